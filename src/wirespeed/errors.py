@@ -156,9 +156,9 @@ class InvalidResponse(WirespeedError):
 
 
 class SkillChanged(WirespeedError):
-    """A file of a skill is not the one that the skill's entry names, or the entry does not name it.
-    Nothing of it was handed out. `Client.get_skill` gets the entry as it is now; what was approved
-    before is not approved any more.
+    """A file of a skill differs from the skill's entry, or the entry does not name it. The file
+    was not handed out. `Client.get_skill` gets the present entry, for which earlier approvals do
+    not count.
 
     ``uri`` is the skill. ``expected`` and ``found`` are the digests of the file, or None.
     """

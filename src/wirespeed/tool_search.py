@@ -23,10 +23,10 @@ MAX_QUERY = 1000  # characters
 MAX_FOUND = 50  # tools of one answer
 MAX_WORDS = 64  # different words of a query
 MAX_NODES = 1000  # of one input schema
-BYTES_A_TOKEN = 4  # of JSON text, roughly, for models of today
+BYTES_A_TOKEN = 4  # of JSON text; a rough mean over models
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-# What a model needs of a tool to call it.
+# The members of a tool that a model needs to call it.
 _SHOWN = ("name", "title", "description", "inputSchema", "annotations")
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -34,16 +34,16 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSearch:
-    """A search in place of a long list of tools: clients list the tools that are ``visible``, one
-    that searches all of them, and one that calls any of them. Every tool can be called by its own
-    name as well.
+    """A search in place of a long list of tools. Clients list the tools that are ``visible``, a
+    tool that searches all tools, and a tool that calls any of them. Every tool can be called by
+    its own name as well.
 
-    A search finds the tools that the client may see. A call by ``call_tool`` is a call of the tool
-    that it names, in all that is checked, limited, counted and noted.
+    A search finds the tools that the client may see. A call by ``call_tool`` is checked, limited,
+    counted and logged as a call of the tool that it names.
 
     Attributes:
         visible: Globs of the names of tools that lists show besides.
-        limit: The tools of one answer, unless the search says how many: 1 to 50.
+        limit: The number of tools in one answer, 1 to 50, if the search does not give one.
         search_name: The name of the tool that searches.
         call_name: The name of the tool that calls.
     """
@@ -66,7 +66,7 @@ class ToolSearch:
             raise ValueError("search_name and call_name are two names")
 
     def is_own(self, name: str) -> bool:
-        """Whether a name is one of the two."""
+        """Whether a name is that of one of the two tools."""
         return name in (self.search_name, self.call_name)
 
     def shows(self, name: str) -> bool:
@@ -122,8 +122,8 @@ class ToolSearch:
         ]
 
     def called(self, params: Any) -> bytes:
-        """Return the params of the call that a call of ``call_name`` stands for. Its ``_meta`` and
-        whatever else it has stay. ProtocolError -32602: it names no tool, or one of these two.
+        """Return the params of the call that takes the place of a call by ``call_name``. ``_meta``
+        and all other members stay. ProtocolError -32602: it names no tool, or one of these two.
 
         ``params``: A bytes-like JSON object.
         """
@@ -178,12 +178,12 @@ class ToolSearch:
 
 
 def shown_of(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a search shows of an entry of ``tools/list``."""
+    """Return the members of an entry of ``tools/list`` that a search shows."""
     return {name: tool[name] for name in _SHOWN if tool.get(name) is not None}
 
 
 def text_of(found: Iterable[Mapping[str, Any]]) -> str:
-    """Return what a search has found, as the text of its result."""
+    """Return the found tools as the text of the result."""
     return msgspec.json.encode({"tools": [shown_of(one) for one in found]}).decode()
 
 
@@ -194,10 +194,10 @@ def tokens_of(n_bytes: int) -> int:
 
 # -- the index -------------------------------------------------------------------------------------
 
-# How often a word counts by where it stands.
+# The weight of a word, by the place where it stands.
 _NAME_WEIGHT, _TITLE_WEIGHT, _PARAMETER_WEIGHT = 4, 3, 2
-# The parameters of BM25: how soon more of the same word counts no more, and how much a tool with
-# many words has to pay for that.
+# The parameters of BM25: how soon repetitions of a word stop counting, and how much the length of
+# a tool's text counts against it.
 _K1, _B = 1.2, 0.75
 
 _JOINTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -205,8 +205,8 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text, of names in any style as well, in small letters and without the
-    ``s`` of a plural."""
+    """Return the words of a text, and of names in any style in it, in small letters and without
+    the ``s`` of a plural."""
     return [_singular(word) for word in _WORD.findall(_JOINTS.sub(" ", text).lower())]
 
 
@@ -242,8 +242,8 @@ class ToolIndex:
         self._norms = [_K1 * (1 - _B + _B * n / mean) for n in lengths]
 
     def search(self, query: str, limit: int) -> list[Mapping[str, Any]]:
-        """Return the tools that fit a query, the best first. A tool of that very name is the
-        first."""
+        """Return the tools that match a query, the best first. A tool whose name is the query
+        comes first."""
         scores: defaultdict[int, float] = defaultdict(float)
         for word in list(dict.fromkeys(words_of(query)))[:MAX_WORDS]:
             found = self._found.get(word, ())
@@ -258,7 +258,7 @@ class ToolIndex:
 
 
 def _texts(tool: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """The texts of an entry, and how often a word of each counts."""
+    """Yield the texts of an entry, and the weight of the words in each."""
     hints = tool.get("annotations")
     of_hints = hints.get("title") if isinstance(hints, Mapping) else None
     for text, weight in (

@@ -26,15 +26,15 @@ def environment(*sdks: str, base: Mapping[str, str] | None = None) -> dict[str, 
     """
     old = os.environ if base is None else base
     given = old.get("PYTHONPATH")
-    # an empty part of it is the current directory
+    # an empty entry would be the current directory
     path = [part for part in given.split(os.pathsep) if part != SITE] if given else []
     names = dict.fromkeys(name for name in (*old.get(VARIABLE, "").split(","), *sdks) if name)
     return {"PYTHONPATH": os.pathsep.join([SITE, *path]), VARIABLE: ",".join(names)}
 
 
 def of_child(variables: dict[str, str]) -> dict[str, str]:
-    """The variables of a server that this process starts. The SDK passes few of its own on: those
-    of `environment` are among them here, where this process has them."""
+    """Return the variables for a server that this process starts: those that the SDK passes on,
+    and those of `environment` if this process has them."""
     sdks = os.environ.get(VARIABLE)
     return variables | environment(*sdks.split(","), base=variables) if sdks else variables
 
@@ -71,6 +71,6 @@ def main(adapter: str, install: Callable[[], object], sdk: str, argv: Sequence[s
         return
     if not os.path.isfile(name) and not os.path.isfile(os.path.join(name, "__main__.py")):
         name = sys.argv[0] = shutil.which(name) or name  # a command of this environment
-    if not sys.flags.safe_path:  # else its first place is not that of a program
+    if not sys.flags.safe_path:  # with it, sys.path has no folder of the program
         sys.path[0] = os.path.dirname(os.path.realpath(name))
     runpy.run_path(name, run_name="__main__")

@@ -104,7 +104,7 @@ class Seam:
             try:
                 takes = parameters(stock)
             except (TypeError, ValueError):
-                raise MovedSeam(f"{self.place} is no function") from None
+                raise MovedSeam(f"{self.place} is not a function") from None
             if takes != tuple(self.takes):
                 raise MovedSeam(f"{self.place} takes {', '.join(takes) or 'nothing'}")
         if self.digests is not None:
@@ -117,8 +117,8 @@ class Seam:
         self.stock = stock
 
     def _stranger(self, stock: Any) -> str | None:
-        """The file of a function around the stock one that neither the SDK nor a decorator made;
-        the module of a class that is not the SDK's."""
+        """Return the file of a function that wraps the stock one and comes neither from the SDK
+        nor from a decorator; of a class, its module if that is not the SDK's."""
         package = self.place.partition(":")[0].partition(".")[0]
         if isinstance(stock, type):
             home = stock.__module__
@@ -161,8 +161,7 @@ class Seam:
 
 
 def is_known(digests: Mapping[str, str]) -> bool:
-    """Whether the functions at some places have bodies with these digests, and nobody has put
-    others around them."""
+    """Whether the functions at these places have these digests and are not wrapped."""
     try:
         for place, digest in digests.items():
             seam = Seam(place, None, digests=[digest])

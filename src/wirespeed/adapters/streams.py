@@ -1,5 +1,5 @@
-"""The streams of an SDK on a link: the end of a connection that programs read and write, and the
-base of the pair of streams over it. Both generations of the official SDK have such pairs."""
+"""Streams of an SDK on a link: one end of a connection, and the base of the pair of streams by
+which a program reads and writes it. Both generations of the official SDK use such pairs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
 
-# Messages that were read and that nobody has taken: reading stops at the first number, and goes on
-# at the second.
+# Messages that the program has not taken yet: reading stops at the first number, and goes on at
+# the second.
 MOST_UNREAD = 128
 FEWEST_UNREAD = 32
-# Messages after which a sender that waits for nothing lets other tasks run.
+# After so many messages, a sender that never had to wait lets other tasks run.
 TURN = 16
 
 
 class StreamEnd(Endpoint):
-    """One end of a connection: what has been read, and room for what is written.
+    """One end of a connection: messages that were read, and the queue of those to write.
 
     Args:
         role: "server" or "client". A client reads on while its own output waits.
-        framer: How messages lie in the stream; one a line by default.
+        framer: The framing of the stream; one message a line by default.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StreamEnd(Endpoint):
         self.were_read()
 
     def were_read(self) -> None:
-        """Messages were added to those that nobody has taken."""
+        """Take note of new messages, which the program has not taken yet."""
         if len(self.unread) >= MOST_UNREAD:
             self.stream.paused = True
         if self.unread:
@@ -77,7 +77,7 @@ class StreamEnd(Endpoint):
             self._room.set_result(None)
 
     def wake(self) -> None:
-        """Let those go on that wait for a message."""
+        """Wake the tasks that wait for a message."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -85,13 +85,13 @@ class StreamEnd(Endpoint):
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody waits for a message."""
+        """Whether a task waits for a message."""
         return bool(self._waiting)
 
     # -- for the streams -----------------------------------------------------------------------
 
     def pop(self) -> Message:
-        """The next message. WouldBlock if none is there, EndOfStream if none will come."""
+        """Return the next message. WouldBlock: there is none yet. EndOfStream: none will come."""
         if self.read_closed:
             raise ClosedResourceError
         if not self.unread:
@@ -131,7 +131,7 @@ class StreamEnd(Endpoint):
         link.wrote()
 
     async def send(self, data: bytes | tuple[bytes, ...]) -> None:
-        """Queue a message, and wait before while the peer does not read."""
+        """Queue a message, once the peer reads."""
         self._sent += 1
         if self._sent % TURN == 0:
             await asyncio.sleep(0)
@@ -151,7 +151,7 @@ class StreamEnd(Endpoint):
 class HalfStream:
     """The base of the two streams over an end. A subclass defines `close`."""
 
-    adapter: ClassVar[str]  # whose module's `uninstall` brings back what the stream does not have
+    adapter: ClassVar[str]  # its `uninstall` brings back the members that the stream lacks
 
     def close(self) -> None:
         """Use the stream no more."""
@@ -191,7 +191,7 @@ class ReadingStream(HalfStream):
     """The base of streams whose items can be iterated over."""
 
     async def receive(self) -> Any:
-        """The next item. EndOfStream: there is none."""
+        """Return the next item. EndOfStream: none will come."""
         raise NotImplementedError
 
     def __aiter__(self) -> Self:

@@ -163,13 +163,14 @@ def sign(header: dict[str, Any], payload: bytes, key: Key) -> str:
 
 
 def seal(text: str, key: bytes, place: str) -> str:
-    """Return a text that only the key opens, and only for a place (RFC 7516): AES-256-GCM."""
+    """Seal a text for a place (RFC 7516, AES-256-GCM). Only the key opens it, and only for that
+    place."""
     header = {"alg": "dir", "enc": "A256GCM", "sub": _digest(place)}
     return jwe.encrypt_compact(header, text.encode(), OctKey.import_key(key), registry=_SEALS)
 
 
 def unseal(sealed: str, key: bytes, place: str) -> str | None:
-    """Return the text; None: the key does not open it, or it is of another place."""
+    """Return the text; None if it was sealed with another key or for another place."""
     try:
         found = jwe.decrypt_compact(sealed, OctKey.import_key(key), registry=_SEALS)
     except (JoseError, ValueError, TypeError):

@@ -25,8 +25,8 @@ _Part: TypeAlias = tuple[float, int, int, _Packed]
 
 
 class Series:
-    """A run in parts of equal length: there are never more than `_MAX_WINDOWS`, as two neighbours
-    become one when there are.
+    """A run in parts of equal length. When there are more than `_MAX_WINDOWS`, each two neighbours
+    become one.
 
     Args:
         watch: Hears of each second.
@@ -122,8 +122,8 @@ def encoded(counts: Counts) -> str:
 
 
 def _percentiles(buckets: Iterable[tuple[int, int]], wanted: Sequence[float]) -> list[float]:
-    """Microseconds of percentiles, in rising order; 0 without a value. The collector alone frees a
-    histogram of hdrh, which has 270 KiB: one a second would be 20 MiB at a time."""
+    """Return percentiles in microseconds, in rising order; 0 without a value. No histogram of hdrh
+    is made for this: one has 270 KiB, and only the garbage collector frees it."""
     ordered = sorted(buckets)
     total = sum(count for _, count in ordered)
     found = []

@@ -103,7 +103,7 @@ class WatchCommand(CallCommand):
 
 
 class InspectCommand(CallCommand):
-    """``inspect``: with ``--web`` nothing needs to follow COMMAND."""
+    """``inspect``, which needs a NAME, but not with ``--web``."""
 
     def lasts(self, words: list[str]) -> bool:
         """Whether no NAME follows."""

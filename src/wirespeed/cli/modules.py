@@ -58,7 +58,8 @@ def load(path: str) -> ModuleType:
 
 
 def _remedy(exc: BaseException) -> str:
-    """Return a remedy for the error of an import that Python does not name; "" for most errors."""
+    """Return a hint for an error at an import, if Python's own text has none; "" for most
+    errors."""
     if isinstance(exc, ModuleNotFoundError) and exc.name:
         return f"; install the package that has it for {sys.executable}"
     if isinstance(exc, NameError) and exc.name:

@@ -35,7 +35,7 @@ OTEL_PACKAGES = "'wirespeed[otel]' opentelemetry-sdk opentelemetry-exporter-otlp
 
 
 class MetricsRoute(CustomRoute):
-    """The path of the metrics, for those with the token of the listener, if it has one."""
+    """The path of the metrics. A request needs the token of the listener, if there is one."""
 
     def admit(self, gate: Gate, request: HttpRequest) -> Any:
         """Check Host, Origin and the token."""
@@ -71,7 +71,8 @@ class MetricsService:
 
 
 def metrics_at(url: str, token_file: str | None) -> tuple[str, ListenFields]:
-    """Return where the metrics are served, by default at ``/metrics``, and the options. Failure
+    """Return the address of the metrics, by default with the path ``/metrics``, and the options of
+    the listener. Failure
     (2): the URL is wrong, or other machines could read the metrics without a token."""
     try:
         address = parse(url)
@@ -108,7 +109,7 @@ def count_requests(servers: Iterable[Server]) -> None:
         taken.add(peer)
         try:
             prometheus.instrument(server, peer=peer)
-        except ValueError:  # the file does it itself, under this name
+        except ValueError:  # the file has registered them itself
             continue
 
 
@@ -119,16 +120,16 @@ class SpanExporter(Protocol):
     """A provider of tracers of the SDK."""
 
     def force_flush(self, timeout_millis: int) -> object:
-        """Export the spans that wait."""
+        """Export the spans that are queued."""
 
 
 def trace_requests(servers: Sequence[Server], instance: str | None) -> SpanExporter:
-    """Trace the requests of servers as the environment says. Returns what has the spans.
+    """Trace the requests of servers as the environment says. Returns the provider of the spans.
     ConfigError: a package is missing."""
 
     def instrument(otel: Any, provider: Any) -> None:
         for server in servers:
-            with contextlib.suppress(ValueError):  # the file does it itself
+            with contextlib.suppress(ValueError):  # the file has instrumented the server itself
                 otel.instrument(server, tracer_provider=provider)
 
     name = servers[0].name if len(servers) == 1 else "wirespeed"
@@ -138,7 +139,8 @@ def trace_requests(servers: Sequence[Server], instance: str | None) -> SpanExpor
 def traced(
     where: str, name: str, instance: str | None, instrument: Callable[[Any, Any], None]
 ) -> SpanExporter:
-    """Trace as the environment says. Returns what has the spans. ConfigError: a package is missing.
+    """Trace as the environment says. Returns the provider of the spans. ConfigError: a package is
+    missing.
 
     Args:
         where: The option or key that asks for traces.

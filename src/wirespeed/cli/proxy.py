@@ -64,9 +64,9 @@ def run_proxy(
 ) -> int:
     """Serve until the client leaves, or the process is told to end.
 
-    ``file``: The configuration, in place of ``command``. ``check``: only check it. ``catalog``: and
-    say what its lists of tools take. ``admin``: the URL of the admin listener. ``tracing``: make
-    spans, whatever the file says.
+    ``file``: The configuration, in place of ``command``. ``check``: only check it. ``catalog``:
+    and print the size of its lists of tools. ``admin``: the URL of the admin listener.
+    ``tracing``: make spans, whether the file asks for them or not.
     Failure (2 or 3), ConfigError: the command line or the file is wrong, or the server cannot be
     started.
     """
@@ -115,7 +115,7 @@ def run_proxy(
     of_file = file is not None and not urls
     option = f"{file}: proxy.listen" if of_file else "--listen"
     trace_option = "--tracing" if tracing else f"{file}: proxy.tracing"
-    observer = _Observer(file, load)  # notes how the file is now
+    observer = _Observer(file, load)  # notes the state of the file
     guard = contextlib.nullcontext if checking is None else checking.guard
     with guard():
         config = load()
@@ -187,8 +187,8 @@ def run_proxy(
 
 
 async def _catalog(config: ProxyConfig, checking: _Check) -> list[str]:
-    """Start the servers, and return what their lists of tools take, a line each. Those that cannot
-    be asked are faults."""
+    """Start the servers, and return the sizes of their lists of tools, a line each. A server that
+    does not list its tools is a fault."""
     from wirespeed import Client
     from wirespeed.proxy.merge.lists import ShownNames
     from wirespeed.tool_search import tokens_of
@@ -357,8 +357,8 @@ class _Observer:
 
 
 def _traced(place: str, proxy: Proxy) -> SpanExporter:
-    """Trace a proxy as the environment says. Returns what has its spans. ``place``: the key of the
-    file, or the option, that asks for it."""
+    """Trace a proxy as the environment says. Returns the provider of the spans. ``place``: the key
+    of the file, or the option, that asks for traces."""
 
     def instrument(otel: Any, provider: Any) -> None:
         otel.instrument(proxy, tracer_provider=provider)

@@ -141,7 +141,7 @@ def serve(
 
 
 def _run_beside(served: Service, places: Sequence[tuple[ListenSpec, Any]]) -> None:
-    """Serve on stdio, and at the places as long as that goes on."""
+    """Serve on stdio, and at the places until stdio ends."""
     from wirespeed.transport.loop import run
     from wirespeed.transport.net.serve import serve_together
     from wirespeed.transport.stdio import serve_stdio
@@ -165,14 +165,14 @@ def _run_beside(served: Service, places: Sequence[tuple[ListenSpec, Any]]) -> No
 
 @dataclass
 class Watching:
-    """What lets others watch the servers: the options ``--metrics`` and ``--tracing``.
+    """The options ``--metrics`` and ``--tracing``.
 
     Attributes:
         metrics: The URL of the metrics; None for none.
-        token_file: The file of their token.
+        token_file: The file with the token for the metrics.
         tracing: Whether requests are traced.
-        places: Where the metrics are served, once `check` was called.
-        spans: What has the spans, once `begin` was called.
+        places: The listeners of the metrics, once `check` was called.
+        spans: The provider of the spans, once `begin` was called.
     """
 
     metrics: str | None = None
@@ -183,11 +183,11 @@ class Watching:
 
     def check(self, workers: int) -> None:
         """Failure (2): the options do not go together."""
-        credentials.taken(credentials.METRICS)  # not for tools, whether it is used or not
+        credentials.taken(credentials.METRICS)  # tools must not see it in the environment
         if self.metrics is None and self.token_file is not None:
             raise usage("--metrics-token-file needs --metrics URL")
         if self.metrics is not None and workers > 1:
-            raise usage("--metrics needs --workers 1: each process has numbers of its own")
+            raise usage("--metrics needs --workers 1: each process counts for itself")
         if self.metrics is None:
             return
         from wirespeed.cli.observability import MetricsService, metrics_at
@@ -223,7 +223,7 @@ class Watching:
 
 
 def add_skills(found: Service | Routes, folders: Iterable[str]) -> None:
-    """Serve the skills of folders besides. Failure (2 or 3): a folder cannot be read, or there are
+    """Serve the skills of folders as well. Failure (2 or 3): a folder cannot be read, or there are
     several servers."""
     from wirespeed import Server
 

@@ -48,7 +48,7 @@ class Options:
     def target(self, on_stderr: Callable[[str], object] | None = None) -> targets.Target:
         """Return the target that the options name. Failure (2 or 3), ConfigError: it is wrong.
 
-        on_stderr: Called with each line of its stderr, in place of `pass_through`.
+        on_stderr: Called with each line of the target's stderr, in place of `pass_through`.
         """
         access = targets.RemoteAccess(
             headers=credentials.headers(self.headers),

@@ -664,8 +664,8 @@ class Client:
         """The skills that the server lists, from all pages: their entries, without any file. The
         server may have others. An entry that is not valid is left out, which is logged.
 
-        ``server``: The label of the server, by which you know it; by default its URL, its command
-        or, in this process, its name. Unsupported: the server has no skills.
+        ``server``: A label for the server; by default its URL, its command or, in this process,
+        its name. Unsupported: the server has no skills.
         """
         return await self._skill_requests().listed(server, **options)
 
@@ -682,8 +682,8 @@ class Client:
         path: str = "SKILL.md",
         **options: Unpack[RequestOptions],
     ) -> SkillFile:
-        """Read a file of a skill, and verify it: `RemoteSkill.read`. A skill that is a URI is got
-        first."""
+        """Read a file of a skill, and verify it: `RemoteSkill.read`. For a URI, its skill is
+        fetched first."""
         if isinstance(skill, str):
             skill = await self.get_skill(skill, **options)
         return await skill.read(path, **options)
@@ -694,8 +694,8 @@ class Client:
         folder: str | PathLike[str],
         **options: Unpack[RequestOptions],
     ) -> None:
-        """Write a skill into a new folder: `RemoteSkill.to_directory`. A skill that is a URI is got
-        first."""
+        """Write a skill into a new folder: `RemoteSkill.to_directory`. For a URI, its skill is
+        fetched first."""
         if isinstance(skill, str):
             skill = await self.get_skill(skill, **options)
         await skill.to_directory(folder, **options)
@@ -703,8 +703,8 @@ class Client:
     async def list_skill_folder(
         self, uri: str, **options: Unpack[RequestOptions]
     ) -> list[ResourceInfo]:
-        """The direct children of a folder, from all pages, as the server has them now; they extend
-        no entry of a skill. Unsupported: the server does not list folders."""
+        """The direct children of a folder, from all pages, as the server has them now. They add
+        nothing to the entry of a skill. Unsupported: the server does not list folders."""
         return await self._skill_requests().directory(uri, **options)
 
     async def subscribe_resource(self, uri: str, **options: Unpack[RequestOptions]) -> None:

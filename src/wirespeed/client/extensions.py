@@ -1,6 +1,7 @@
-"""The extensions of a client: what it declares, and what it serves, hears and sees of them.
+"""The extensions of a client: their declaration, their requests and notifications, and their
+hooks.
 
-A value is an `wirespeed.Extension`, the same that a server takes. A bare name declares an extension
+A value is a `wirespeed.Extension`, the same that a server takes. A bare name declares an extension
 whose methods the user calls with `Client.request`.
 """
 
@@ -55,23 +56,23 @@ class ClientExtension(Protocol):
     def on_notification(self) -> NotificationHook | None: ...
 
     def knows(self, settings: Mapping[str, Any], whose: str) -> bool:
-        """Whether the settings of the other side are of a revision that this one works with."""
+        """Whether this side works with the revision in the other side's settings."""
 
 
 class ClientExtensions:
     """The extensions of one client.
 
     Args:
-        given: What the user gave: names, values, or a mapping of names to settings.
+        given: The argument of the user: names, values, or a mapping of names to settings.
 
     Attributes:
         declared: The settings by name that modern servers are told.
         legacy: The same for legacy servers.
-        requests: What serves the requests of legacy servers, by method.
+        requests: The handlers of requests of legacy servers, by method.
         middleware: Their middleware, in order.
 
-    TypeError: one is not an extension. ValueError: two have the same name or method, or one depends
-    on another one that is missing.
+    TypeError: a value is not an extension. ValueError: two have the same name or method, or one
+    depends on an extension that is missing.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ClientExtensions:
         self.requests: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self.middleware: tuple[ClientMiddleware, ...] = ()
         self._values: list[ClientExtension] = []
-        self._heard: dict[str, Callable[[dict[str, Any]], object]] = {}  # what is in use
+        self._heard: dict[str, Callable[[dict[str, Any]], object]] = {}  # of extensions in use
         self._quiet = RateLimitedLog(logger)
         if isinstance(given, Mapping):
             for name, settings in given.items():
@@ -131,7 +132,7 @@ class ClientExtensions:
 
     @property
     def watch(self) -> Callable[[bool, str, bytes | None], None] | None:
-        """What each notification is shown to; None if no extension sees them."""
+        """The function that sees each notification; None if no extension has a hook."""
         hooks = [one.on_notification for one in self._values if one.on_notification is not None]
         if not hooks:
             return None
@@ -147,7 +148,8 @@ class ClientExtensions:
         return watch
 
     def started(self, capabilities: Mapping[str, Any]) -> None:
-        """The handshake is done: use what the server has, too, in a revision that is known."""
+        """Take note of the handshake: an extension is in use if the server has it, too, in a known
+        revision."""
         offered = capabilities.get("extensions")
         offered = offered if isinstance(offered, dict) else {}
         self._heard = {
@@ -159,7 +161,7 @@ class ClientExtensions:
         }
 
     def heard(self, message: Message) -> None:
-        """The server sent a notification that does not belong to a call."""
+        """Handle a notification that does not belong to a call."""
         function = self._heard.get(message.method or "")
         if function is None:
             return

@@ -325,8 +325,8 @@ class FeatureRequests:
     # -- the cache -------------------------------------------------------------------------------
 
     def forget_read(self, uri: str) -> bool:
-        """Drop what is kept of a resource, which is another one than was expected. Returns whether
-        it was kept."""
+        """Drop the kept result of a resource, which is not the expected one. Returns whether there
+        was one."""
         if self._cache is None or self._cache.get((READ, params_text(READ, {"uri": uri}))) is None:
             return False
         self._cache.updated((uri,))

@@ -1,9 +1,9 @@
 """Skills of a server, from the client's side: listed, got, read and verified.
 
-Nothing of a skill is handed out before it was compared with its entry: the size and the digest of
-each file, and the front matter of ``SKILL.md`` (the extension's specification, "Integrity and
-Verification"). A file that the entry does not name is not read. A match means that the two are
-consistent, not that either is trustworthy.
+Each file is compared with the skill's entry before it is handed out: its size and digest, and the
+front matter of ``SKILL.md`` (the extension's specification, "Integrity and Verification"). A file
+that the entry does not name is not read. A match means that the two are consistent, not that
+either is trustworthy.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = ["RemoteSkill", "SkillRequests"]
 
 logger = logging.getLogger("wirespeed.client")
 
-_WRITTEN = "/%!$&'()*+,;=:@"  # what a path may have as it is, besides letters and the like
+_WRITTEN = "/%!$&'()*+,;=:@"  # stay as they are in a path, besides letters, digits and _.-~
 
 
 class _Page(msgspec.Struct, rename="camel"):
@@ -137,7 +137,7 @@ class RemoteSkill:
 
     Attributes:
         server: The label of the server, which the client gave it.
-        entry: What the server says of the skill.
+        entry: The skill's entry, as the server sent it.
     """
 
     __slots__ = ("_requests", "entry", "server")
@@ -184,7 +184,7 @@ class RemoteSkill:
     async def read(self, path: str = SKILL_FILE, **options: Unpack[RequestOptions]) -> SkillFile:
         """Read one of its files, by the path from its folder or by the URI, and verify it.
 
-        SkillChanged: the file is not the one that the entry names, or the entry does not name it.
+        SkillChanged: the file differs from the entry, or the entry does not name it.
         RemoteError: the server does not have the file.
         """
         return await self._requests.read(self, path, **options)
@@ -195,7 +195,7 @@ class RemoteSkill:
         """Read all its files, verify them, and write them into a new folder. The folder is there at
         the end with all files, or not at all.
 
-        FileExistsError: there is something at this path. SkillChanged: a file is another one.
+        FileExistsError: the path exists. SkillChanged: a file differs from the entry.
         Unsupported: the skill has no list of its files. ValueError: it exceeds a limit, or two of
         its files cannot be in one folder.
         """
@@ -221,8 +221,8 @@ class SkillRequests:
         self._told = False
 
     async def _settings(self) -> dict[str, Any]:
-        """The settings of the skills of the server. Unsupported: it has none that this client
-        knows."""
+        """Return the settings of the server's skills. Unsupported: it has none, or a revision that
+        this client does not know."""
         await self._features._sender.revision()
         declared = self._client.server_capabilities.get("extensions")
         settings = declared.get(SKILLS_EXTENSION) if isinstance(declared, dict) else None
@@ -335,7 +335,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def _file_of(entry: SkillEntry, path: str) -> tuple[str, SkillResource | None]:
-    """The URI of a file of a skill, and what its entry says of it. SkillChanged: nothing."""
+    """Return the URI of a file of a skill, and its row in the entry. SkillChanged: the entry does
+    not name it."""
     uri = path if "://" in path else f"{entry.root}/{quote(path, safe=_WRITTEN)}"
     try:
         key = key_of(uri)
@@ -352,7 +353,7 @@ def _file_of(entry: SkillEntry, path: str) -> tuple[str, SkillResource | None]:
 
 
 def _contents(result: ReadResourceResult, uri: str) -> tuple[bytes, str | None]:
-    """The bytes of the file that was asked for."""
+    """Return the bytes of the file that was asked for."""
     for one in result.contents:
         if not _same(one.uri, uri):
             continue
@@ -364,7 +365,7 @@ def _contents(result: ReadResourceResult, uri: str) -> tuple[bytes, str | None]:
 def _verify(
     entry: SkillEntry, uri: str, wanted: SkillResource | None, data: bytes, is_head: bool
 ) -> None:
-    """SkillChanged: a file is not the one that the entry names."""
+    """Compare a file with its row in the entry. SkillChanged: they differ."""
     if wanted is None:
         if len(data) > MAX_BYTES:
             raise SkillChanged(f"{uri:.200} has more than {MAX_BYTES} bytes", entry.uri)
@@ -392,7 +393,7 @@ def _verify(
 
 
 def write_folder(folder: str | os.PathLike[str], files: dict[tuple[str, ...], bytes]) -> None:
-    """Write files by their paths into a new folder, all or none. The paths are those of keys
+    """Write files into a new folder, all or none. The paths are those of keys
     (`wirespeed.skills.model.key_of`), so that none leads out. FileExistsError: the folder is there.
     ValueError: two of the files cannot be in one folder."""
     place = os.path.abspath(folder)
@@ -421,7 +422,7 @@ def write_folder(folder: str | os.PathLike[str], files: dict[tuple[str, ...], by
 
 
 def label_of(target: Any) -> str:
-    """The label of a server that has no other: its URL, its command, or its name."""
+    """Return the default label of a server: its URL, its command, or its name."""
     for name in ("where", "command", "name"):
         found = getattr(target, name, None)
         if isinstance(found, str) and found:

@@ -28,7 +28,7 @@ CHANGES = {
     "on_prompts_changed": PROMPTS,
     "on_resources_changed": RESOURCES,
 }
-# The calls of callbacks inside of which a task runs.
+# The calls of callbacks that this task runs in.
 _calls: ContextVar[tuple[object, ...]] = ContextVar("calls", default=())
 
 # Asks a server for its list of a kind, with the options of a request.
@@ -36,7 +36,7 @@ Ask = Callable[[Kind, Client, Mapping[str, Any]], Awaitable[list[Any]]]
 
 
 class MergedLists:
-    """What the servers have listed, put together in the order of the servers.
+    """The lists of the servers, merged in the order of the servers.
 
     Args:
         prefixes: The prefix of each server's tools and prompts, by the server's name.
@@ -56,8 +56,8 @@ class MergedLists:
     async def ask(
         self, kind: Kind, clients: Mapping[str, Client], options: Mapping[str, Any]
     ) -> list[Any]:
-        """Ask the servers, and return the merged list. One that cannot be asked is missing, and
-        logged. If none answers, the error of the first is raised."""
+        """Ask the servers, and return the merged list. A server that fails is left out, which is
+        logged. If all fail, the error of the first is raised."""
         listed = self._listed[kind]
         errors: dict[str, WirespeedError] = {}
 
@@ -92,8 +92,8 @@ class MergedLists:
         return self._merge(kind)
 
     def holders(self, kind: Kind, shown: str) -> dict[str, str]:
-        """Return the servers whose tool or prompt this may be by its prefix, and what each calls
-        it."""
+        """Return the servers that may have a tool or prompt, by its prefix; and its name at
+        each."""
         return {
             server: real
             for server, names in self._names.items()
@@ -105,12 +105,12 @@ class MergedLists:
         return self._owners.get(kind, {}).get(key)
 
     def longest_prefix(self, servers: Iterable[str]) -> str:
-        """Return that one of the servers whose prefix says most about a name."""
+        """Return the server with the longest prefix of a name, among some servers."""
         return max(servers, key=lambda server: len(self._names[server].prefix))
 
     def resource_owner(self, uri: str) -> str | None:
-        """Return the server that lists a resource, or a template that fits. None: none does, or
-        there is no list yet."""
+        """Return the server that lists a resource, or a template that fits. None: no server does,
+        or there is no list yet."""
         return owner_of(uri, self._owners.get(RESOURCES), self._owners.get(TEMPLATES))
 
     def _merge(self, kind: Kind) -> list[Any]:
@@ -158,7 +158,7 @@ class ListCallbacks:
 
     async def changed(self, kind: Kind, name: str, entries: list[Any] | None = None) -> None:
         """Tell the callback of a list about a change at one server. None: the server came later."""
-        if self._calls.get(kind) in _calls.get():  # the callback has led here, and waits for this
+        if self._calls.get(kind) in _calls.get():  # called by the callback, which waits for this
             await self._tell(kind, name, entries)
             return
         async with self._telling[kind]:

@@ -1,5 +1,5 @@
-"""Extensions of MCP, as data that servers, clients and proxies share: their names, revisions and
-codes, and what hooks see of notifications.
+"""Extensions of MCP, as data that servers, clients and proxies share: names, revisions, codes, and
+notifications as hooks see them.
 
 Sources: 2026-07-28 basic/index; SEP-3392 for ``revision``; SEP-3371 for what extensions may do.
 """
@@ -26,10 +26,10 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SeenNotification(msgspec.Struct, frozen=True):
-    """A notification that passes a server or a client, for hooks of extensions.
+    """A notification that a server or a client sends or receives, for hooks of extensions.
 
     Attributes:
-        sent: Whether this side sends it; else it was received.
+        sent: Whether this side sent it; else this side received it.
         method: Its method.
         params: The JSON text of its params, or None.
         connection_id: On a server, the number of the connection, unique in this process; else 0.
@@ -41,7 +41,7 @@ class SeenNotification(msgspec.Struct, frozen=True):
     connection_id: int = 0
 
     def decode(self) -> dict[str, Any]:
-        """The params as a dict; empty if there are none. msgspec.DecodeError: they are no
+        """The params as a dict; empty if there are none. msgspec.DecodeError: they are not an
         object."""
         return {} if self.params is None else _decode(self.params)
 
@@ -51,14 +51,14 @@ NotificationHook: TypeAlias = Callable[[SeenNotification], object]
 
 
 def check_name(name: str) -> None:
-    """ValueError: it is not the identifier of an extension."""
+    """Check the identifier of an extension. ValueError: it is not valid."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of an extension: vendor-prefix/name")
 
 
 def check_code(name: str, code: int, *, known: bool = False) -> None:
-    """ValueError: an extension cannot use an error code. ``known``: the codes that JSON-RPC and MCP
-    define pass."""
+    """Check an error code of an extension. ValueError: it is reserved. ``known``: codes that
+    JSON-RPC and MCP define pass."""
     if isinstance(code, bool) or not isinstance(code, int):
         raise ValueError(f"extension {name}: {code!r} is not an error code")
     if code in _RESERVED and not (known and code in _KNOWN):
@@ -68,8 +68,8 @@ def check_code(name: str, code: int, *, known: bool = False) -> None:
 
 
 def revision_of(settings: Mapping[str, Any]) -> str | None:
-    """The revision that the settings of an extension name; None for the first one, which is not
-    named. A ``revision`` of another type than a string is returned as its JSON."""
+    """Return the revision in the settings of an extension; None for the first revision, which has
+    no name. A ``revision`` of another type than a string is returned as its JSON."""
     revision = settings.get("revision")
     if revision is None or isinstance(revision, str):
         return revision

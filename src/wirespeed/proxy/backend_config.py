@@ -160,21 +160,23 @@ HookPhase: TypeAlias = Literal["before", "after"]
 
 @dataclass(frozen=True, kw_only=True)
 class HookConfig:
-    """A hook: what the calls of some tools pass. It allows a call, refuses it or edits its
-    arguments, and it lets the result pass or edits that. All other calls are not held.
+    """A hook, which checks the calls of some tools. Before a call it allows it, refuses it or
+    edits its arguments. After the call it lets the result pass, withholds it or edits it. Calls of
+    other tools are not held.
 
     Attributes:
         tools: Globs of the server's names of the tools.
         url: An HTTP service that is asked by POST, ``https://``, or ``http://`` at this machine.
-        function: In place of the service: an object with ``before(call)`` and
-            ``after(call, result)``, or one of these, or a function that is ``before``. ``call`` is
-            a `wirespeed.proxy.HookCall`. None lets pass, a dict stands in the place of the
-            arguments or the result, and `wirespeed.proxy.HookRefusal` refuses. Coroutine functions
-            run on the event loop, others in a thread.
-        phases: When it is asked.
-        token: What the service gets as a bearer token.
-        timeout: Seconds that it has in each phase.
-        on_failure: What becomes of a call whose hook fails or is late: ``"refuse"`` or ``"pass"``.
+        function: In place of the service: an object with ``before(call)``, ``after(call, result)``
+            or both, or a function that is ``before``. ``call`` is a `wirespeed.proxy.HookCall`.
+            Returning None lets the call or the result pass, a dict replaces the arguments or the
+            result, and raising `wirespeed.proxy.HookRefusal` refuses. Coroutine functions run on
+            the event loop, others in a thread.
+        phases: The phases in which it is asked.
+        token: The bearer token for the service.
+        timeout: Seconds for its answer in each phase.
+        on_failure: Whether a call is refused or passes if the hook fails or is late: ``"refuse"``
+            or ``"pass"``.
     """
 
     tools: tuple[str, ...]
@@ -206,7 +208,7 @@ class HookConfig:
             raise ValueError("a function is callable, or has before or after")
 
     def fits(self, tool: str) -> bool:
-        """Whether the calls of a tool pass it."""
+        """Whether the hook checks the calls of a tool."""
         return any(fnmatchcase(tool, glob) for glob in self.tools)
 
 
@@ -224,27 +226,32 @@ class IdentityConfig:
             for a grant, and the server's authorization server that for a token (ID-JAG).
             ``"login"``: the user logs in once, by a link. ``"header"``: a value of each user's own,
             from a file or a function.
-        client_id, client_secret: The proxy at the server's authorization server. Without an id it
-            registers itself, for ``"login"`` alone.
-        issuer: That authorization server. No other one gets a token.
-        scopes: What to ask for; by default what the server demands.
-        audience: The server's name there, for ``"exchange"``, besides its URL.
+        client_id, client_secret: The proxy's name and secret at the server's authorization server.
+            With ``"login"`` the proxy registers itself if there is no name.
+        issuer: The server's authorization server. Tokens are sent to no other.
+        scopes: The scopes to ask for; by default those that the server demands.
+        audience: The server's name at the authorization server, for ``"exchange"``, besides its
+            URL.
         idp: The issuer of the identity provider, for ``"enterprise"``.
-        idp_client_id, idp_client_secret: The proxy there.
-        redirect_uri: Where users come back after a login: a URL at a listener of the proxy, as
-            browsers reach it. Its path is served at each listener over HTTP. The link of a login is
-            there, too.
-        keys: Seal the logins that are stored, at least 32 characters each; the first one seals.
-        folder: Where they are stored.
+        idp_client_id, idp_client_secret: The proxy's name and secret at the identity provider.
+        redirect_uri: The URL to which users come back after a login: at a listener of the proxy,
+            as browsers reach it. Its path is served at each listener over HTTP. The links of
+            logins lead there, too.
+        keys: The keys of stored logins, at least 32 characters each. The first key seals, all of
+            them open.
+        folder: The folder of stored logins.
         header: The name of the header field, for ``"header"``. ``"Authorization"`` gets
             ``Bearer`` before the value.
-        file: The file with the value; ``{principal}`` in it is the name of the principal.
-        credential: In place of a file: a function of the name of a principal, that returns the
-            value, or an awaitable of it.
+        file: The path of the file with the value; ``{principal}`` in it is replaced by the name of
+            the principal.
+        credential: In place of a file: a function that gets the name of a principal, and returns
+            the value or an awaitable of it.
         refresh: Seconds after which the value is read again.
-        max_principals: The principals with connections at once.
-        idle_timeout: Seconds without a client after which those of a principal are closed.
-        allow_private: Metadata may lead to private addresses, although the server has a public one.
+        max_principals: The most principals with connections at once.
+        idle_timeout: Seconds without a client after which the connections of a principal are
+            closed.
+        allow_private: Whether metadata of a server with a public address may lead to private
+            addresses.
     """
 
     type: IdentityType
@@ -452,9 +459,9 @@ class BackendConfig:
         required: Whether the proxy is not ready, by ``/readyz``, while the server is not.
         lite: Its tools that clients of LiteMCP may use, by the server's names: each at
             ``/lite/``, the name of the server, ``/`` and its own, where URLs have paths.
-        tool_search: A search in place of the list of its tools, at its own endpoint. None: where it
-            is the only server, that of the proxy.
-        hooks: What calls of some of its tools pass, in this order.
+        tool_search: A search in place of the list of its tools, at its own endpoint. None: the
+            proxy's search, if it is the only server.
+        hooks: The hooks that check calls of its tools, in this order.
         identity: The identity of each principal at a server over HTTP or WebSocket. None: the
             server sees the proxy. With isolation ``"auto"`` or ``"shared"`` all clients of a
             principal share a connection.

@@ -1,7 +1,7 @@
 """The requests to one server by tool and by principal: counts, errors and durations.
 
-Names come from clients. A tool gets a place with its first result, and there are not more than 500:
-further ones are counted together.
+Names come from clients, so there are at most 500 tools: a tool gets a place with its first result,
+and further tools are counted together.
 """
 
 cimport cython
@@ -27,7 +27,7 @@ cdef class Breakdown:
     Attributes:
         tools: The calls of each tool, by the JSON text of its name.
         principals: The requests of each principal, by its digest; None: of clients without one.
-        other_tools, other_principals: Of all that have no place.
+        other_tools, other_principals: The sums of all that have no place.
     """
 
     def __init__(self):

@@ -164,7 +164,8 @@ class AuditConfig:
 
     Attributes:
         to: ``"stderr"``, or the path of a file.
-        events: What is noted: calls of tools, resources that were read, prompts that were got,
+        events: The events that are noted: calls of tools, resources that were read, prompts that
+            were got,
             clients that were not let in, sessions and connections, reloads, credentials of
             principals at servers.
     """

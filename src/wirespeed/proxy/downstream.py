@@ -171,8 +171,7 @@ class Downstream(DownstreamSide):
             self.session.refusal = binding.refusal
 
     def allow(self, rates: Any, access: AccessCheck | None, meta_tools: Any = None) -> None:
-        """Set how many requests the client may send, what these may be, and the tools of a search
-        in place of a list."""
+        """Set the client's rates, its grant, and the tools of a search in place of a list."""
         self.rates, self.access = rates, access
         self.meta_tools = meta_tools if self.searches else None
 

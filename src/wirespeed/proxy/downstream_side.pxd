@@ -8,12 +8,12 @@ from wirespeed.proxy.side cimport Side
 # The side of a client: its requests are checked before they are passed on.
 cdef class DownstreamSide(Side):
     cdef public object meta_tools      # the tools of a search in place of a list (`MetaTools`)
-    cdef public object hooks           # what calls of some tools pass (`HookedTools`); or None
-    cdef public object skills          # what it sees of skills (`SkillGate`); None: all
+    cdef public object hooks           # the hooks of the server's tools (`HookedTools`); or None
+    cdef public object skills          # decides about the server's skills (`SkillGate`); or None
     cdef public str drained            # why its requests are refused; None: they are not
-    cdef public object identities      # its servers as its principal sees them (`PerPrincipal`)
-    cdef public bytes bound_to         # the principal whose servers it has; None: none, or all
-    cdef public dict takers            # who takes the results of some requests, by `ref`; or None
+    cdef public object identities      # finds the connections of a principal (`PerPrincipal`)
+    cdef public bytes bound_to         # the principal whose connections it uses; or None
+    cdef public dict takers            # takers of results, by the `ref` of the request; or None
     cdef size_t most_takers            # those whose requests are over are dropped at this number
     cdef uint64_t expanded             # the last request that was called by a tool of the search
 

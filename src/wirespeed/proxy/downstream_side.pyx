@@ -1,5 +1,5 @@
 """The compiled half of `Downstream`: the checks of a client's request before it is passed on, and
-who takes the results that the client does not get as they come."""
+the takers of results that are not sent to the client as they come."""
 
 from libc.math cimport ceil
 from libc.stdint cimport uint64_t
@@ -32,14 +32,15 @@ cdef class DownstreamSide(Side):
 
     Attributes:
         meta_tools: The tools of a search in place of a list; None: there is no search.
-        hooks: What calls of some tools pass; None: nothing.
-        skills: What it sees of the server's skills; None: all of them.
+        hooks: The hooks of the server's tools; None: it has none.
+        skills: Decides which of the server's skills the client sees; None: it sees all.
         drained: Why its requests are refused: an operator has taken the server out of use. None:
             they are not.
-        identities: What finds the servers that the principal of a request has of its own; None:
-            it has none.
-        bound_to: The principal whose servers its requests go to; None: there are no such.
-        takers: Who takes the results of requests, by their `ref`; None: the client gets all.
+        identities: Finds the connections of the principal of a request; None: the server does not
+            know principals.
+        bound_to: The principal whose connections its requests use; None: no principal's.
+        takers: Objects that take the results of requests in place of the client, by `ref`; None:
+            there are none.
     """
 
     def __init__(self, session, loop, service=None, log=None):
@@ -69,9 +70,9 @@ cdef class DownstreamSide(Side):
         return False
 
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1:
-        """Whether a request that came over HTTP has a whole envelope, and says what the fields say,
-        if it is one of 2026-07-28, as it must be where its client has no session. If not, it was
-        refused."""
+        """Whether a request that came over HTTP is valid: a request of 2026-07-28 has a whole
+        envelope that agrees with the header fields, and a client without a session sends only such
+        requests. If not, it was refused."""
         if not modern and not self.shared:
             return True
         try:
@@ -171,8 +172,8 @@ cdef class DownstreamSide(Side):
     def instead(
         self, Message message not None, str method not None, bytes params not None, ref=None
     ):
-        """Return a request that takes the place of one of this side. ``params``: a JSON object.
-        ``ref``: that of the request, where the client has sent it again since."""
+        """Return a request that takes the place of a client's request. ``params``: a JSON object.
+        ``ref``: that of the client's request, if it was sent again meanwhile."""
         cdef Message m = parse(
             b'{"jsonrpc":"2.0","id":0,"method":%b,"params":%b}'
             % (msgspec.json.encode(method), params),
@@ -182,12 +183,12 @@ cdef class DownstreamSide(Side):
         return m
 
     def is_expanded(self, Message message not None):
-        """Return whether a request that is routed just now was called by a tool of the search."""
+        """Return whether the request that is being routed was called by a tool of the search."""
         return self.expanded == message.ref
 
     def give_result_to(self, Message message not None, taker not None):
-        """Let somebody take the result of a request, in place of the client. ``taker`` is asked
-        once, by ``take(side, ref, text)``, and answers the request. Errors reach the client."""
+        """Let an object take the result of a request, in place of the client. ``taker.take(side,
+        ref, text)`` is called once, and answers the request. Errors reach the client."""
         if self.takers is None:
             self.takers = {}
         elif <size_t> len(self.takers) >= self.most_takers:
@@ -198,8 +199,8 @@ cdef class DownstreamSide(Side):
         self.takers[message.ref] = taker
 
     def forward(self, Message message not None, /, *, bint hooked=True):
-        """Pass on a request of this side that was checked. Nothing happens if it was cancelled
-        meanwhile. ``hooked``: Whether it passes the hooks of its tool."""
+        """Pass on a client's request that was checked, unless it was cancelled meanwhile.
+        ``hooked``: Whether the hooks of its tool see it first."""
         cdef bint modern = is_modern(message)
         if not self.is_open(message):
             return

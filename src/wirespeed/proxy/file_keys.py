@@ -49,7 +49,7 @@ from wirespeed.transport.child.command import ProcessLimits
 
 
 class Keys(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Keys of the proxy. What is not given has the default of the class that it makes."""
+    """Keys of the proxy. A key that is absent has the default of the configuration's class."""
 
     def given(self) -> dict[str, Any]:
         return {
@@ -64,10 +64,11 @@ def _keys(name: str, config: Any, doc: str, /, **keys: Any) -> Any:
 
     Args:
         name: Its name in the JSON Schema.
-        config: The configuration that is made of it. Keys of fields without a default are required.
+        config: The class of the configuration that is made of it. Keys of fields without a default
+            are required.
         doc: Its description.
-        keys: For a field of the configuration its description, or a `Meta` with bounds. For another
-            key, or one of another type than the field, its type.
+        keys: For a field of the configuration, its description, or a `Meta` with bounds. For a key
+            that has no field, or another type than the field, its type.
     """
     kinds = kinds_of(config)
     required = {f.name for f in fields(config) if f.default is f.default_factory is MISSING}

@@ -1,8 +1,8 @@
-"""Hooks: what the calls of some tools of a server pass, before they are sent to the server and
-before their results go to the client. A hook is a function of this process or an HTTP service.
+"""Hooks, which check calls of some tools: before the call is sent to the server, and before its
+result is sent to the client. A hook is a function of this process or an HTTP service.
 
-A call is held while its hooks work on it, and holds up no other request. All other calls are
-compared by the name of their tool, and nothing else is done to them.
+A call is held while its hooks work on it, and holds up no other request. Of all other calls the
+proxy compares the tool's name, and no more.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 MAX_KNOWN = 1000  # names of tools whose hooks are remembered
 MAX_NAME = 200  # bytes of the JSON text of such a name
 MAX_CONNECTIONS = 64  # to the service of a hook
-MAX_THREADS = 8  # of a hook that is a plain function
+MAX_THREADS = 8  # of each hook that is a plain function
 MAX_TEXT = 1000  # characters of a refusal
-MAX_DEPTH = 1024  # of the JSON that a hook gives
+MAX_DEPTH = 1024  # of the JSON that a hook returns
 
-# The `resultType` of a result that asks the client for something.
+# The `resultType` of a result that asks the client for input.
 _ASKS = b'"input_required"'
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -53,7 +53,7 @@ class HookRefusal(WirespeedError):
 
 
 class HookCall:
-    """A call of a tool, as hooks get it.
+    """A call of a tool, as hooks see it.
 
     Attributes:
         server: The name of the server.
@@ -86,7 +86,7 @@ class HookCall:
 
 
 class _Verdict(msgspec.Struct):
-    """The answer of the service of a hook."""
+    """The answer of a service."""
 
     action: Literal["allow", "refuse", "edit"] = "allow"
     message: str = ""
@@ -115,12 +115,12 @@ class ServiceHook:
         )
 
     def has(self, phase: str) -> bool:
-        """Whether the hook is asked in a phase."""
+        """Whether the hook takes part in a phase."""
         return phase in self._phases
 
     async def ask(self, phase: str, call: HookCall, result: Raw | None) -> Raw | None:
-        """Return what stands in the place of the arguments or the result; None: they stay.
-        HookRefusal: it refuses. Any other exception: it has failed."""
+        """Return the new arguments, or the new result; None: they stay as they are.
+        HookRefusal: the hook refuses. Any other exception: the hook failed."""
         asked: dict[str, Any] = {
             "phase": phase,
             "server": call.server,
@@ -149,8 +149,8 @@ class ServiceHook:
 
 
 class FunctionHook:
-    """A hook of this process: a function, which is called before a call, or an object with the
-    methods ``before`` and ``after``. A plain function runs in a thread."""
+    """A hook in this process: a function, which is ``before``, or an object with the methods
+    ``before`` and ``after``. Plain functions run in threads."""
 
     def __init__(self, config: HookConfig) -> None:
         function: Any = config.function
@@ -164,7 +164,7 @@ class FunctionHook:
         self._free = asyncio.Semaphore(MAX_THREADS)
 
     def has(self, phase: str) -> bool:
-        """Whether the hook is asked in a phase."""
+        """Whether the hook takes part in a phase."""
         return phase in self._functions
 
     async def ask(self, phase: str, call: HookCall, result: Raw | None) -> Raw | None:
@@ -178,8 +178,8 @@ class FunctionHook:
         return None if found is None else Raw(msgspec.json.encode(found))
 
     async def _in_thread(self, function: Callable[..., Any], given: list[Any]) -> Any:
-        """Call a plain function. A late one keeps its thread: calls of the hook wait for another,
-        and nothing else does."""
+        """Call a plain function in a thread of this hook. A late function keeps its thread, so
+        that at most calls of this hook have to wait."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MAX_THREADS, "wirespeed hook")
         loop = asyncio.get_running_loop()
@@ -197,15 +197,15 @@ class FunctionHook:
 
 
 def _release(loop: asyncio.AbstractEventLoop, free: asyncio.Semaphore, _: object) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended before a late function
+    with contextlib.suppress(RuntimeError):  # a late function ended after the loop
         loop.call_soon_threadsafe(free.release)
 
 
 class Hook:
-    """One hook of a server: its tools, its deadline, and what becomes of a call if it fails.
+    """One hook of a server, with its deadline.
 
     Attributes:
-        config: These.
+        config: Its tools, phases and deadline.
     """
 
     def __init__(self, config: HookConfig) -> None:
@@ -213,8 +213,8 @@ class Hook:
         self.asked = FunctionHook(config) if config.url is None else ServiceHook(config)
 
     async def ask(self, phase: str, call: HookCall, result: Raw | None) -> Raw | None:
-        """Return what stands in the place of the arguments or the result; None: they stay.
-        HookRefusal: it refuses. Any other exception: it has failed."""
+        """Return the new arguments, or the new result; None: they stay as they are.
+        HookRefusal: the hook refuses. Any other exception: the hook failed."""
         async with asyncio.timeout(self.config.timeout):
             found = await self.asked.ask(phase, call, result)
         return None if found is None else _object(found, _WORDS[phase])
@@ -224,8 +224,8 @@ _WORDS = {"before": "arguments", "after": "result"}
 
 
 def _object(found: Raw, word: str) -> Raw:
-    """Return the JSON object that a hook has given, on one line. ValueError: it is none, or it is
-    not JSON."""
+    """Return the JSON object that a hook returned, on one line. ValueError: it is not a JSON
+    object."""
     text = bytes(found).strip()
     if text[:1] != b"{":
         raise ValueError(f"it gave no object in place of the {word}")
@@ -244,8 +244,8 @@ class HookedTools(dict[bytes, tuple[Hook, ...]]):
 
     Attributes:
         n_held: The calls that were held.
-        n_refused: Those that a hook refused, before or after.
-        n_failed: How often a hook has failed.
+        n_refused: The calls that a hook refused, before or after.
+        n_failed: The failures of hooks.
     """
 
     def __init__(self, config: BackendConfig) -> None:
@@ -261,7 +261,7 @@ class HookedTools(dict[bytes, tuple[Hook, ...]]):
         try:
             name = msgspec.json.decode(text, type=str)
         except msgspec.DecodeError:
-            return ()  # the server says what is wrong
+            return ()  # the server refuses it
         found = tuple(one for one in self._hooks if one.config.fits(name))
         if len(text) <= MAX_NAME:
             if len(self) >= MAX_KNOWN:
@@ -271,7 +271,7 @@ class HookedTools(dict[bytes, tuple[Hook, ...]]):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was done so far."""
+        """Return the counts so far, for the status."""
         return {"held": self.n_held, "refused": self.n_refused, "failed": self.n_failed}
 
     async def close(self) -> None:
@@ -316,7 +316,8 @@ class HookedTools(dict[bytes, tuple[Hook, ...]]):
     async def _ask(
         self, hook: Hook, phase: Literal["before", "after"], call: HookCall, result: Raw | None
     ) -> Raw | None:
-        """As `Hook.ask`. ProtocolError: it refuses, or has failed and the call fails with it."""
+        """As `Hook.ask`. ProtocolError: the hook refuses, or it failed and calls do not pass
+        without it."""
         try:
             return await hook.ask(phase, call, result)
         except HookRefusal as exc:
@@ -357,7 +358,7 @@ class HookedTools(dict[bytes, tuple[Hook, ...]]):
 
 
 class _Result:
-    """What takes the result of a call that has hooks behind it."""
+    """The taker of the result of a call with hooks for its result."""
 
     def __init__(
         self, tools: HookedTools, call: HookCall, message: Message, hooks: tuple[Hook, ...]
@@ -366,7 +367,7 @@ class _Result:
         self._hold = partial(tools.hold_result, call=call, hooks=hooks)
 
     def take(self, downstream: Downstream, ref: int, text: Any) -> None:
-        """Take the result. ``ref``: of the request; another one, if the client has sent it again
+        """Take the result. ``ref``: of the request; a new one, if the client has sent it again
         meanwhile."""
         assert downstream.takers is not None
         for one in (self._message.ref, ref):

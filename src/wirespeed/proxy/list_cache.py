@@ -1,8 +1,8 @@
-"""Lists of a server that clients share, kept while they hold: until the server says that they have
-changed, or for as long as it says (``ttlMs``).
+"""A cache of the lists of a server that clients share. A list is valid until the server says that
+it has changed, or for as long as the server says (``ttlMs``).
 
-They are kept as the server gave them, for its connection. What a client may not see is left out of
-each answer anew.
+Lists are kept as the server sent them, for each connection to it. Entries that a client may not
+see are left out of each answer.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 256  # of one connection to a server
 MAX_BYTES = 16 << 20  # of these together
-_LEAST = 0.001  # seconds: what holds for less is not given out
-_MOST = 1000 * 86400 * 365  # milliseconds: what holds for longer is asked for after that
+_LEAST = 0.001  # seconds: a list that is valid for less is not given out
+_MOST = 1000 * 86400 * 365  # milliseconds: the longest time that a list is kept
 
 _VERSION = "params._meta.io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "params._meta.io.modelcontextprotocol/clientCapabilities"
 
-# Members of `_meta` on which no list depends, or that the key has already.
+# Members of `_meta` on which a list does not depend, or that the key already has.
 _OF_ONE_REQUEST = (
     "progressToken",
     "traceparent",
@@ -56,7 +56,7 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _Held(msgspec.Struct, rename="camel"):
-    """How long a result holds, and for whom."""
+    """The time for which a result is valid, and for whom."""
 
     ttl_ms: Any = None
     cache_scope: Any = None
@@ -69,9 +69,9 @@ class ListKey(NamedTuple):
     """A request for a page of a list.
 
     Attributes:
-        n_changes: How often the list had changed when it was asked for.
-        asked: What the answer depends on.
-        who: Whose answer it is, if it is not for everyone.
+        n_changes: The number of changes of the list before the request.
+        asked: The parts of the request that the answer depends on.
+        who: The client for whom the answer is, if it is not for everyone.
     """
 
     n_changes: int
@@ -90,12 +90,13 @@ class ListCache:
     """The lists of one connection to a server.
 
     Args:
-        offered: What a server of a legacy era has said that it offers: it tells of changes where it
-            says so. None: a server of 2026-07-28, which says how long each list holds.
-        clock: Seconds.
+        offered: The capabilities of a server of a legacy era, which say of which lists it
+            announces changes. None: a server of 2026-07-28, which says for how long each list is
+            valid.
+        clock: Returns seconds.
 
     Attributes:
-        n_found: The requests that were answered by it.
+        n_found: The requests that were answered from it.
     """
 
     def __init__(
@@ -114,18 +115,18 @@ class ListCache:
         self._n_changes: dict[str, int] = dict.fromkeys(KINDS, 0)
 
     def __len__(self) -> int:
-        """Return how many pages are kept."""
+        """The number of pages that are kept."""
         return len(self._kept)
 
     def key(self, asker: Side, message: Message) -> ListKey | None:
-        """Return what a request is kept by; None: its answer is not kept."""
+        """Return the key of a request; None: its answer is not kept."""
         method = message.method or ""
         if method not in self._n_changes or (not self._is_modern and method not in self._told):
             return None
         try:
             params = {} if message.params is None else _members(message.params)
             meta = _members(params.pop("_meta", Raw(b"{}")))
-        except (msgspec.DecodeError, RecursionError):  # the server says what is wrong
+        except (msgspec.DecodeError, RecursionError):  # the server refuses it
             return None
         for name in _OF_ONE_REQUEST:
             meta.pop(name, None)
@@ -139,7 +140,7 @@ class ListCache:
         return ListKey(self._n_changes[method], method, tuple(asked), credentials_of(asker))
 
     def find(self, key: ListKey) -> Message | None:
-        """Return the answer to a request; None: the server has to be asked."""
+        """Return the kept answer to a request; None: there is none."""
         for who in (None, key.who):
             place = (key.method, key.asked, who)
             kept = self._kept.get(place)
@@ -155,7 +156,7 @@ class ListCache:
         return None
 
     def keep(self, key: ListKey, answer: Message) -> None:
-        """Keep an answer, if it holds."""
+        """Keep an answer, if it stays valid."""
         if key.n_changes != self._n_changes[key.method] or answer.raw is None:
             return  # the list may have changed on the way
         text = bytes(answer.raw)
@@ -164,7 +165,7 @@ class ListCache:
         if self._is_modern:
             try:
                 held = _held(answer.result or b"{}")
-            except (msgspec.DecodeError, RecursionError):  # JSON, but more than Python can hold
+            except (msgspec.DecodeError, RecursionError):  # valid JSON that Python cannot decode
                 return
             if isinstance(held.ttl_ms, bool) or not isinstance(held.ttl_ms, int):
                 return
@@ -182,7 +183,7 @@ class ListCache:
             self._drop(next(iter(self._kept)))
 
     def heard(self, method: str | None) -> None:
-        """The server says something: perhaps that a list has changed."""
+        """Take note of a notification of the server. A changed list is dropped."""
         if method is None or not method.endswith("/list_changed"):
             return
         capability = method.split("/")[1]
@@ -199,7 +200,7 @@ class ListCache:
 
 
 def _aged(answer: Message, left: float) -> Message:
-    """Return an answer with the time for which it holds still."""
+    """Return an answer with the time for which it is still valid."""
     assert answer.result is not None
     result = _members(answer.result)
     result["ttlMs"] = Raw(b"%d" % int(left * 1000))

@@ -1,7 +1,7 @@
 """The two tools of a search in place of a list (`ToolSearch`) at one endpoint of the proxy.
 
-A call by one of them becomes the call of the tool that it names, before anything looks at it. A
-search becomes ``tools/list`` in the same way: it sees what the client would be shown.
+A call by ``call_tool`` becomes the call of the tool that it names, before any check. A search
+becomes ``tools/list`` in the same way, so it finds only tools that the client may see.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.tool_search import ToolSearch
 
-# Lists of tools whose index is kept: one for each kind of clients.
+# Indexes that are kept, one for each different list of tools.
 MAX_INDEXES = 16
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -45,10 +45,10 @@ class MetaTools:
     """The two tools at one endpoint, for all its clients.
 
     Attributes:
-        config: What they are called, and what else lists show.
+        config: Their names, and the tools that lists show besides.
         names: Their names as JSON text.
-        n_searches: The searches so far.
-        n_calls: The calls by one of them so far.
+        n_searches: The number of searches.
+        n_calls: The number of calls by ``call_tool``.
     """
 
     def __init__(self, config: ToolSearch) -> None:
@@ -63,12 +63,12 @@ class MetaTools:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was done so far."""
+        """The counts so far, for the status."""
         return {"searches": self.n_searches, "calls": self.n_calls}
 
     def expanded(self, downstream: Downstream, message: Message) -> Message | None:
-        """Return the request that a call stands for; None: it was answered. A call of another tool
-        is returned as it is."""
+        """Return the request that takes the place of a call; None: the call was answered. A call
+        of any other tool is returned as it is."""
         name = message.text("params.name")
         if name == self.config.call_name:
             try:
@@ -94,8 +94,9 @@ class MetaTools:
     def filter(
         self, inner: Callable[[Any], bytes] | None, message: Message
     ) -> Callable[[Any], bytes]:
-        """Return what makes a page of the list as clients see it. ``inner``: what leaves out what
-        this client may not see; None: it sees all. ``message``: The request for the page."""
+        """Return the filter for a page of the list. ``inner``: The filter that leaves out tools
+        which this client may not see; None: it may see all. ``message``: The request for the
+        page."""
         return partial(self._shown, inner, params_of(message).get("cursor") is None)
 
     def _shown(self, inner: Callable[[Any], bytes] | None, is_first: bool, text: Any) -> bytes:
@@ -107,7 +108,7 @@ class MetaTools:
         return msgspec.json.encode({**result, "tools": kept})
 
     def index(self, pages: list[Raw]) -> ToolIndex:
-        """Return the index of a list, made once for the same list."""
+        """Return the index of a list. It is made once for equal lists."""
         digest = hashlib.blake2b(b"\n".join(map(bytes, pages)), digest_size=32).digest()
         found = self._indexes.pop(digest, None)
         if found is None:
@@ -125,8 +126,8 @@ class MetaTools:
 
 
 def entries_of(result: dict[str, Raw]) -> list[tuple[Raw, str]]:
-    """Return the tools of a page and their names. What has no name is left out, as nobody can call
-    it."""
+    """Return the tools of a page and their names. Entries without a name are left out: they cannot
+    be called."""
     found = []
     try:
         for entry in _entries(result.get("tools", Raw(b"[]"))):

@@ -94,12 +94,12 @@ class ProxyService(HttpService):
         tracer: What makes spans of their requests; None: nothing does.
         meter: What is counted of them, and of the server.
         proxy_name: The name of the proxy, with which session ids begin; None: the listener's.
-        mirrored: What compares their arguments with header fields.
+        mirrored: Compares arguments of tools with header fields.
         meta_tools: The tools of a search in place of a list; None: clients list all.
-        hooks: What calls of some tools pass; None: nothing.
-        skills: What clients see of its skills; None: all of them.
-        identities: What finds the servers of each principal; None: they see the proxy.
-        logins: The logins of principals at the server; None: there are none.
+        hooks: The hooks of the server; None: it has none.
+        skills: Decides which of its skills clients see; None: they see all.
+        identities: Finds the connections of each principal; None: the server sees the proxy.
+        logins: The logins of principals at the server; None: the server has no logins.
     """
 
     reads_headers: bool = False
@@ -179,7 +179,7 @@ class ProxyService(HttpService):
         limits: Limits,
         attached: ServiceAttachments,
     ) -> Self:
-        """Return the service of a server that sees each principal as itself."""
+        """Return the service of a server with `identity`."""
         from wirespeed.proxy.identity.credentials import LoginCredentials, credentials_of
         from wirespeed.proxy.isolation.per_principal import PerPrincipal
 
@@ -204,13 +204,13 @@ class ProxyService(HttpService):
 
     @property
     def sees_users(self) -> bool:
-        """Whether the server sees each principal as itself."""
+        """Whether the server knows principals (`identity`)."""
         return self.identities is not None
 
     @property
     def supervisors(self) -> list[Supervisor]:
-        """The lives of its servers that go on."""
-        if self.identities is not None:  # each of them has a configuration of its own
+        """The lives of its servers."""
+        if self.identities is not None:  # each life has a configuration of its own
             return self.identities.supervisors
         return [one for one in self.meter.supervisors if one.config is self._runs]
 
@@ -270,13 +270,13 @@ class ProxyService(HttpService):
         return self._drained is not None
 
     async def control(self, action: str) -> None:
-        """Do what an operator asks for: ``drain`` refuses requests from now on, and lets those go
-        on that the server has; ``resume`` ends that; ``restart`` puts new processes and connections
-        in the place of those that run. ValueError: there is no such action."""
+        """Carry out an action of an operator. ``drain`` refuses new requests, and lets those go on
+        that the server has. ``resume`` ends that. ``restart`` replaces processes and connections
+        by new ones. ValueError: there is no such action."""
         if action == "restart":
             restart = getattr(self.assignment, "restart", None)
             if restart is None:
-                raise ValueError("all servers as one have nothing to restart")
+                raise ValueError("the endpoint of all servers has nothing to restart")
             restart("an operator asked for it")
         elif action in ("drain", "resume"):
             text = f"the server {self.name} is drained by an operator"
@@ -311,7 +311,7 @@ class ProxyService(HttpService):
             self._lite.review()
 
     def _search(self, config: ProxyConfig, backend: BackendConfig | None) -> None:
-        """Have a search in place of a list, or none, as the configuration says."""
+        """Begin or end a search in place of a list, as the configuration says."""
         search = None if backend is None else backend.tool_search
         if search is None and (backend is None or len(config.backends) == 1):
             search = config.tool_search
@@ -323,7 +323,7 @@ class ProxyService(HttpService):
             self.meta_tools = MetaTools(search)
 
     def _hook(self, backend: BackendConfig | None) -> None:
-        """Have the hooks of the server."""
+        """Set up the hooks of the server."""
         wanted = () if backend is None else backend.hooks
         if wanted == self._hooked:
             return
@@ -452,7 +452,7 @@ class ProxyService(HttpService):
         """Make the end of one more client, which has no link yet."""
         reason = self.assignment.refuses_lanes if lane else ""
         router = WithoutSession(reason) if reason else self.assignment
-        of_one = self.config is not None and not reason  # else names are not those of one server
+        of_one = self.config is not None and not reason  # else tools have other names
         made = Downstream(
             self,
             loop,
@@ -465,7 +465,7 @@ class ProxyService(HttpService):
         )
         made.identities = self.identities
         made.drained = self._drained
-        if made.is_client:  # else its client's requests pass them
+        if made.is_client:  # else the client's own connection asks them
             made.hooks, made.skills = self.hooks, self.skills
         return made
 

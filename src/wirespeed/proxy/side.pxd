@@ -43,17 +43,17 @@ cdef class Route:
     cdef object after
     cdef object filter           # what a result is replaced by at last, a function of its text
     cdef object taker            # takes the result in place of the asker, or None
-    cdef public object record    # what notes the end of a call for the audit log; or None
+    cdef public object record    # notes the end of a call in the audit log; or None
     cdef readonly bint sent      # whether the request was ever sent to a server
     cdef object span             # that of the request, if the proxy is traced; or None
     # The request, while it is held. Kept, to be sent again if the answerer is lost; of a
     # subscription, for further servers. None: it is not sent again.
     cdef Message message
-    cdef Series series           # what it is counted in; None: nothing
-    cdef Breakdown breakdown     # what it is counted in, too, by `tool` and `whose`; or None
+    cdef Series series           # counts it; or None
+    cdef Breakdown breakdown     # counts it by `tool` and `whose`; or None
     cdef bytes tool              # the JSON text of the name of the tool that is called; or None
     cdef object whose            # the principal of the client; or None
-    cdef object list_key         # what its answer is kept by (`ListCache`); or None
+    cdef object list_key         # the key by which its answer is kept (`ListCache`); or None
     cdef double began            # when it was passed on, by the clock of the observer; 0: no matter
 
     cdef int over_c(self, int code) except -1
@@ -133,7 +133,7 @@ cdef class Side(SessionConnection):
     cdef public double deadline          # seconds that it has for a request; inf: it has all time
     cdef public object retries           # says whether a request may be sent again; None: none may
     cdef public bint retries_calls       # whether calls of tools are among these
-    cdef public object lists             # its lists that hold still (`ListCache`), or None
+    cdef public object lists             # its lists that are kept (`ListCache`), or None
     cdef public Observer observer        # counts the requests that this side is asked; None: off
     cdef readonly long long n_passed     # requests of this side
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
@@ -161,7 +161,7 @@ cdef class Side(SessionConnection):
         self, Route route, Message m, bytes name, object after, Message given
     ) except -1
     cdef int keep_c(self, Route route, Message m, Message given) except -1
-    # Whether this side needs not be asked for a list: the asker has got it.
+    # Answers a request for a list from the kept ones. Whether it did.
     cdef bint has_list_c(self, Route route, Message m) except -1
     cdef int observe_c(self, Route route, Message m) except -1
     cdef int pass_answer_c(self, Route route, Message m) except -1

@@ -57,7 +57,7 @@ cdef enum:
 cdef class Route:
 
     cdef int over_c(self, int code) except -1:
-        """The request has its answer, or needs none: count and note it, once."""
+        """Count and note the end of the request, once: it has its answer, or needs none."""
         cdef double seconds
         cdef int counted = code
         if self.asks_for_logs:
@@ -151,7 +151,7 @@ cdef class Side(SessionConnection):
             before it has answered (`again`); None: none may.
         retries_calls: Whether it is asked about calls of tools, too.
         rates: How many requests it may send; None: any number.
-        lists: The lists of this server that hold still; None: it is always asked.
+        lists: The kept lists of this server; None: it is always asked.
         outer: The client's own connection, where this one is a part of it: its link (`MemoryLink`)
             joins it to another side of the proxy.
         audit: What notes its requests; None: nothing does.

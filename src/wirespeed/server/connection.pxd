@@ -14,7 +14,7 @@ cdef class ServerConnection(Serving):
     cdef bytes modern_version          # its version as JSON text
     cdef public dict listens           # subscriptions/listen: request's id -> Subscription
     cdef readonly object changes       # what the client is told of: ChangeNotifier
-    cdef public Pipeline through       # what every request passes first (middleware), or None
+    cdef public Pipeline through       # middleware around every request, or None
     cdef public object search          # in place of the list of tools (`ServerToolSearch`), or None
     cdef uint64_t expanded             # the last request that was called by a tool of the search
 

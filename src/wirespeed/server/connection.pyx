@@ -106,8 +106,8 @@ cdef class ServerConnection(Serving):
         return 0
 
     cdef Message called_c(self, Message m):
-        """The call that a call by a tool of the search stands for; any other as it is.
-        ProtocolError: it names no tool."""
+        """Return the call that takes the place of a call by ``call_tool``; any other call as it
+        is. ProtocolError: it names no tool."""
         cdef Span s = span_of(m, WS_NAME)
         cdef bytes name = (<const char *> s.p)[:s.n]
         cdef Message called
@@ -340,7 +340,7 @@ cdef class ServerConnection(Serving):
             arguments = Lease.of(m.slab, s.p, s.n)
         if (
             tool.header_params is not None and call.modern and self.through is None
-            and self.expanded != m.ref     # a call by a tool of the search has no such fields
+            and self.expanded != m.ref     # a call by `call_tool` has no such fields
         ):
             head = self.head_of_c(m)
             if head is not None:

@@ -95,7 +95,7 @@ class ServerDiscovery:
             "logging": dict,
             "experimental": lambda: declared or None,
         }
-        # those that legacy clients are shown, whose revisions do not have them
+        # extensions that are declared to legacy clients, although their revisions have none
         self.legacy_extensions: Callable[[], dict[str, Any] | None] = lambda: None
         self._discovered: dict[str, Whole] = {}  # by revision, until something changes
 

@@ -111,13 +111,12 @@ class Extension:
         required: Whether a client must declare the extension to call its methods. With False every
             modern client may call them; `settings_of` is None for those that did not declare it,
             and these know none of its result types.
-        revision: The revision of the extension that this is, for extensions in beta (SEP-3392):
-            ``settings`` then have it. None stands for the first revision, which is not named.
-        understands: Other revisions of the other side that this one works with; None for the first.
-        depends: The identifiers of other extensions that this one needs on its own side. A server
-            without one of them is not started, a client is not made.
-        eras: Where it is offered: in ``"modern"`` revisions (2026-07-28 on), in ``"legacy"`` ones,
-            or both.
+        revision: The revision that this is of an extension in beta (SEP-3392). ``settings`` then
+            name it. None stands for the first revision, which has no name.
+        understands: Further revisions that the other side may have; None stands for the first.
+        depends: The identifiers of other extensions that this one needs on its own side. Without
+            one of them a server does not start, and a client is not made.
+        eras: The eras in which it is offered: ``"modern"`` (2026-07-28 on), ``"legacy"``, or both.
         codes: The error codes that it invents, outside -32768 to -32000. Its functions may raise a
             `ProtocolError` with these and with codes that JSON-RPC and MCP define; another code of
             that range is a fault, which is logged and answered with -32603.
@@ -207,13 +206,13 @@ class Extension:
 
     def settings_of(self, context: "HandlerContext") -> dict[str, Any] | None:
         """The client's settings for this extension, from this request; None if the client did not
-        declare it, or declared a revision of it that this one does not work with."""
+        declare it, or in a revision that this side does not work with."""
         settings = _settings_in(context.client_capabilities, self.name)
         return settings if settings is not None and self.knows(settings, "the client") else None
 
     def knows(self, settings: Mapping[str, Any], whose: str) -> bool:
-        """Whether the settings of the other side are of a revision that this one works with. One
-        that is not known is logged once."""
+        """Whether this side works with the revision in the other side's settings. An unknown
+        revision is logged once."""
         revision = revision_of(settings)
         if revision in self.revisions:
             return True
@@ -226,8 +225,8 @@ class Extension:
         return False
 
     def settings_at(self, client: "ExtensionClient") -> dict[str, Any] | None:
-        """The settings of the server of a client for this extension; None if the server does not
-        have it, or has a revision of it that this one does not work with."""
+        """The settings of a client's server for this extension; None if the server does not have
+        it, or in a revision that this side does not work with."""
         settings = _settings_in(client.server_capabilities, self.name)
         return settings if settings is not None and self.knows(settings, "the server") else None
 
@@ -423,7 +422,7 @@ def _object(method: str, params: Mapping[str, Any]) -> bytes:
 
 
 def missing(name: str, revision: str | None = None) -> ProtocolError:
-    """-32021: the client did not declare the extension, or another revision of it."""
+    """The error -32021: the client did not declare the extension, or declared another revision."""
     settings = {} if revision is None else {"revision": revision}
     return ProtocolError(
         codes.MISSING_CLIENT_CAPABILITY,
@@ -433,7 +432,7 @@ def missing(name: str, revision: str | None = None) -> ProtocolError:
 
 
 class Hooked(Protocol):
-    """What messages of a server pass (`wirespeed.server.middleware.stack.MiddlewareStack`)."""
+    """The middleware of a server (`wirespeed.server.middleware.stack.MiddlewareStack`)."""
 
     watch: Any
 
@@ -449,9 +448,9 @@ class ExtensionCatalog:
 
     Attributes:
         by_name: The extensions.
-        handlers: What serves their requests, by method; for modern clients.
+        handlers: The handlers of their requests, by method; for modern clients.
         legacy_handlers: The same for clients of legacy revisions.
-        heard: What gets their notifications, by method.
+        heard: The handlers of their notifications, by method.
         listening: What they add to subscriptions, by member of ``notifications``.
     """
 
@@ -503,12 +502,13 @@ class ExtensionCatalog:
         return extension
 
     def drop_handler(self, method: str) -> None:
-        """Serve a method of an extension no longer: for a part of it that is not declared."""
+        """Stop serving a method of an extension: a part of it that is not declared."""
         self.handlers.pop(method, None)
         self.legacy_handlers.pop(method, None)
 
     def check(self) -> None:
-        """StartupError: an extension depends on one that the server does not have."""
+        """Check that no dependency is missing. StartupError: an extension depends on one that the
+        server does not have."""
         for extension in self.by_name.values():
             lacks = [name for name in extension.depends if name not in self.by_name]
             if lacks:

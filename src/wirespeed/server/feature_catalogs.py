@@ -78,8 +78,8 @@ class ResourceCatalog:
     Attributes:
         fixed: Resources by URI.
         templates: Templates of resources, by themselves.
-        skill_files: Finds a file of a skill by its URI, for a client; None: there are no skills. It
-            is asked first, so that nothing stands for a file with a digest.
+        skill_files: Finds a file of a skill by its URI, for a client; None: there are no skills.
+            It is asked first, so that no resource takes the place of a file with a digest.
     """
 
     def __init__(self, service: Registrar, visibility: Visibility) -> None:

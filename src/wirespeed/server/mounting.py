@@ -133,7 +133,7 @@ class Mount:
         catalog ``name``; None if the entry is not the mounted server's."""
         prefix = self._prefix_of(name)
         inner = key[len(prefix) :]
-        # skills are no list that a mount shows
+        # a mount does not show skills
         shown = self._shown.get(name, {}).get(inner) if key.startswith(prefix) else None
         return None if shown is None else inner
 

@@ -419,29 +419,31 @@ class Server:
 
         >>> server.add_skills("skills")        # skills/refunds/SKILL.md is skill://refunds/SKILL.md
 
-        A folder is read now, as a whole; `SkillSource.reload` reads it again. A skill in it that
+        A folder is read at once, as a whole; `SkillSource.reload` reads it again. A skill in it
+        that
         cannot be served (its ``SKILL.md`` has no valid front matter, a name that is not its
         folder's; a link, a device or a name that is not UTF-8 is in it; it exceeds a limit) is left
         out, with a warning that names the file. Files and folders whose names begin with a dot are
-        not served. What has the same URI as a file of a skill is not shown.
+        not served. A resource with the same URI as a file of a skill is not shown.
 
         Args:
             source: A folder of skills, one or several `wirespeed.skills.Skill`, or a
                 `wirespeed.skills.SkillCatalog`, whose files are read when they are asked for.
-            path: For a folder: what stands before the names of skills in URIs, such as
+            path: For a folder: the path before the names of skills in URIs, such as
                 ``"acme/billing"``.
-            listed: Whether the skills are listed. Clients get others by their URIs.
+            listed: Whether the skills are listed. Clients get skills that are not listed by their
+                URIs.
             scopes, tags: As of `add_tool`, for the skills and their files. ``Server(filter=…)``
                 gets each skill as the `ResourceEntry` of its ``SKILL.md``.
             ttl_ms, cache_scope: As of `add_resource`.
-            limits: What is read at most, a `wirespeed.skills.SkillLimits`.
+            limits: The limits of what is read, a `wirespeed.skills.SkillLimits`.
             timeout: Seconds that a catalog may take for an answer; 10 by default.
 
         Raises:
             ModuleNotFoundError: PyYAML is not installed: ``pip install 'wirespeed[skills]'``.
             OSError: The folder cannot be read.
             LimitExceeded: The folder has too many skills, or too many bytes.
-            ValueError: There is a skill with such a URI already, or an option is not valid.
+            ValueError: A skill with the same URI exists already, or an option is not valid.
         """
         return self._service.made_skills().add(source, options)
 
@@ -652,8 +654,8 @@ class Server:
         filters, limits and observers as a call of the tool itself does.
 
         Raises:
-            ValueError: There is a tool of one of the two names.
-            RuntimeError: There is a search already.
+            ValueError: A tool has one of the two names.
+            RuntimeError: The server has a search already.
         """
         from wirespeed.server.tool_search import ServerToolSearch  # most servers have none
         from wirespeed.tool_search import ToolSearch

@@ -205,8 +205,8 @@ class McpService(HttpService):
             mount.outer._seen_changed(kinds)
 
     def use_tool_search(self, search: Any) -> None:
-        """Have a search in place of the list of tools, a `ServerToolSearch`. RuntimeError: there is
-        one already."""
+        """Begin a search in place of the list of tools, a `ServerToolSearch`. RuntimeError: the
+        server has one already."""
         if self.tool_search is not None:
             raise RuntimeError(f"{self!r} has a search for its tools already")
         self.tool_search = search  # mounts must not show its tools
@@ -310,7 +310,7 @@ class McpService(HttpService):
         return found if self.skills is None else found | self.skills.scopes()
 
     def made_skills(self) -> SkillService:
-        """The skills of the server, made now if they must be."""
+        """The skills of the server. They are made at the first access."""
         if self.skills is None:
             from wirespeed.server.skills.service import SkillService
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from wirespeed.server.service import McpService
     from wirespeed.tool_search import ToolSearch
 
-MAX_INDEXES = 16  # kept, one for each kind of clients
+MAX_INDEXES = 16  # that are kept, one for each different list of tools
 
 
 class ServerToolSearch:
     """The search of one server, and its two tools.
 
     Attributes:
-        config: What they are called, and what else lists show.
+        config: Their names, and the tools that lists show besides.
         names: Their names as JSON text.
     """
 
@@ -36,7 +36,7 @@ class ServerToolSearch:
         )
         self._service = service
         self._indexes: dict[tuple[str, ...], ToolIndex] = {}
-        self._n_changes = -1  # of the tools that these are of
+        self._n_changes = -1  # of the tools at the time of the indexes
 
     def register(self) -> None:
         """Register the two tools. ValueError: the server has a tool of one of these names."""
@@ -58,7 +58,8 @@ class ServerToolSearch:
             )
 
     def listed(self, shows: Shows | None) -> Shows:
-        """Return which tools ``tools/list`` shows, of those that a client sees."""
+        """Return the function that tells which tools ``tools/list`` shows, of those that a client
+        sees."""
         return lambda key, entry: self.config.shows(key) and (shows is None or shows(key, entry))
 
     async def _search(self, arguments: Lease, context: Context) -> ToolResult:
@@ -90,6 +91,6 @@ class ServerToolSearch:
         return found
 
     async def _call(self, arguments: Lease, context: Context) -> ToolResult:
-        """Refuse a call that did not come as a request: a request becomes the call of the tool that
-        it names (`ServerConnection`)."""
+        """Refuse a call from within the server. A client's request becomes the call of the tool
+        that it names (`ServerConnection`)."""
         raise ToolError("call the tool by its own name")

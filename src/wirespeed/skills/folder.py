@@ -1,9 +1,9 @@
 """A folder of skills, read as a snapshot: the digests are those of the bytes that are kept.
 
 The folder is opened one directory at a time without following links, so that a link that is created
-meanwhile leads nowhere. What cannot be told for sure (a link, a device, a FIFO, a name that is not
-UTF-8, a file that changes while it is read) costs the skills around it, with one warning for each;
-the other skills stay. Links in the path of the folder itself are followed.
+meanwhile leads nowhere. A link, a device, a FIFO, a name that is not UTF-8, or a file that changes
+while it is read costs the skills whose folders it is in. Each gets one warning; the other skills
+stay. Links in the path of the folder itself are followed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from wirespeed.skills.model import MAX_BYTES, MAX_FILES, SKILL_FILE
 
 MAX_DEPTH = 32
 MAX_FOLDERS = 1 << 17
-MAX_NAMES = 1 << 16  # of a folder that is no part of a skill
-SPARE_NAMES = 1024  # of a folder of a skill, besides as many as the skill may have files
+MAX_NAMES = 1 << 16  # of a folder outside of skills
+SPARE_NAMES = 1024  # of a folder of a skill, beyond the number of files that a skill may have
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must not hold us
+_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # to open a FIFO must not block
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -54,10 +54,9 @@ class FoundSkill:
     """A folder with a ``SKILL.md``, and the files below it.
 
     Attributes:
-        place: The path of the folder, below the one that was looked at.
+        place: The path of the folder, below the folder that was read.
         data: The bytes of its files by their paths below it.
-        fault: Why it cannot be served, with the path of the file; None if nothing is known to be
-            wrong.
+        fault: Why it cannot be served, with the path of the file; None if no fault is known.
     """
 
     def __init__(self, root: str, place: Path) -> None:
@@ -68,7 +67,7 @@ class FoundSkill:
         self.fault: str | None = None
 
     def described(self, text: str, line: int | None = None) -> str:
-        """A fault of the ``SKILL.md``, with its path and the line."""
+        """Return the text of a fault of the ``SKILL.md``, with its path and the line."""
         shown = _shown(self._root, (*self.place, SKILL_FILE))
         return f"{shown}{'' if line is None else f':{line}'}: {text}"
 
@@ -76,8 +75,8 @@ class FoundSkill:
 def skills_in(
     root: str | os.PathLike[str], limits: SkillLimits, *, is_skill: bool = False
 ) -> list[FoundSkill]:
-    """Read the skills below a folder, the outer ones first. ``is_skill``: The folder itself may be
-    one, too.
+    """Read the skills below a folder, outer skills before the skills in them. ``is_skill``: The
+    folder itself may be a skill, too.
 
     OSError: the folder cannot be read. LimitExceeded: it has too many skills, or too many bytes.
     """
@@ -89,7 +88,7 @@ def _shown(root: str, place: Path) -> str:
 
 
 class _Walk:
-    """One look at everything below a folder."""
+    """One reading of everything below a folder."""
 
     def __init__(self, root: str, limits: SkillLimits) -> None:
         self._root = root
@@ -201,7 +200,7 @@ class _Walk:
             one.size += len(data)
 
     def _spoil(self, around: tuple[FoundSkill, ...], place: Path, text: str) -> None:
-        """Something cannot be told: the skills around it are left out, each for its first fault."""
+        """Leave out the skills around a fault. Each keeps its first fault."""
         fault = f"{_shown(self._root, place)}: {text}"
         for one in around:
             if one.fault is None:

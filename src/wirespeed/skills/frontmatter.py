@@ -1,9 +1,9 @@
 """The front matter of a ``SKILL.md``: YAML 1.2 in its core schema, read as JSON.
 
-Dates and the like stay text. Aliases count with all that they stand for, so that few lines cannot
-become a large value; a key that occurs twice, a tag of another schema, and a number that JSON has
-no form for are errors. PyYAML scans and parses; what the scalars mean is decided here, because its
-own schema is that of YAML 1.1.
+Dates and the like stay text. An alias counts with all that it stands for, so that few lines cannot
+become a large value. A key that occurs twice, a tag of another schema, and a number without a form
+in JSON are errors. PyYAML scans and parses. The meaning of scalars is decided here, because
+PyYAML's own schema is that of YAML 1.1.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ def _read(text: str) -> Any:
         raise FrontmatterError(f"YAML: {str(why)[:_MAX_REASON]}", line) from None
     except FrontmatterError:
         raise
-    except (ValueError, OverflowError):  # of an escape that stands for no character
+    except (ValueError, OverflowError):  # for an escape that is not a character
         raise FrontmatterError("YAML: not valid", 2) from None
 
 
 class _Open:
-    """A mapping or a sequence whose end has not come yet."""
+    """A mapping or a sequence that is not complete yet."""
 
     __slots__ = ("anchor", "began", "key", "made")
 
@@ -115,11 +115,11 @@ class _Open:
 
 
 class _Reader:
-    """Makes a value of the events of a parser, which recurse into nothing."""
+    """Makes a value from the events of a parser, without recursion."""
 
     def __init__(self) -> None:
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}  # what is complete, and its weight
+        self._anchors: dict[str, tuple[Any, int]] = {}  # complete values, and their weights
         self._weight = 0
         self._documents = 0
         self._line = 2
@@ -143,7 +143,7 @@ class _Reader:
                 self._done(one.made, one.anchor, self._weight - one.began)
             elif kind == "AliasEvent":
                 if event.anchor not in self._anchors:
-                    raise self._error(f"the alias *{event.anchor} stands for nothing complete")
+                    raise self._error(f"the alias *{event.anchor} has no complete value")
                 value, weight = self._anchors[event.anchor]
                 self._weigh(weight)
                 self._place(value, None)
@@ -174,7 +174,7 @@ class _Reader:
         try:
             event.value.encode()
         except UnicodeEncodeError:
-            raise self._error("half a surrogate pair is no character") from None
+            raise self._error("half a surrogate pair is not a character") from None
         value = self._resolved(event)
         # a key is the text that was written: JSON has no others
         self._done(value, event.anchor, 16 + len(event.value), event.value)
@@ -217,7 +217,7 @@ class _Reader:
         if kind == "float" and type(value) is int:
             return float(value)
         if {"null": type(None), "bool": bool, "int": int, "float": float}[kind] is not type(value):
-            raise self._error(f"{text[:100]!r} is no {kind}")
+            raise self._error(f"{text[:100]!r} is not a value of the type {kind}")
         return value
 
     def _plain(self, text: str) -> Any:
@@ -228,7 +228,7 @@ class _Reader:
         if _FALSE.fullmatch(text):
             return False
         if _NO_JSON.fullmatch(text):
-            raise self._error(f"JSON has no {text}")
+            raise self._error(f"JSON has no form for {text}")
         for pattern, base in ((_INT, 10), (_OCTAL, 8), (_HEX, 16)):
             if pattern.fullmatch(text):
                 digits = (text if base == 10 else text[2:]).lstrip("+-").lstrip("0") or "0"

@@ -1,4 +1,4 @@
-"""The wire model of skills: entries, the URIs of their files, and what makes an entry invalid.
+"""The wire model of skills: entries, the URIs of their files, and the rules for entries.
 
 Source: the extension ``io.modelcontextprotocol/skills`` (SEP-2640; repository
 modelcontextprotocol/ext-skills, ``specification/beta/skills.mdx``). It is in beta, so a later
@@ -17,7 +17,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.protocol.meta import META_PREFIX
 
 SKILLS_EXTENSION = META_PREFIX + "skills"
-# The revisions of the extension that this package knows; None stands for the first one.
+# The revisions of the extension that this package knows; None stands for the first.
 REVISIONS: frozenset[str | None] = frozenset({None})
 
 LIST = "skills/list"
@@ -30,7 +30,7 @@ MARKDOWN = "text/markdown"
 DIRECTORY_TYPE = "inode/directory"
 DYNAMIC = "dynamic"
 
-# What every host takes of one skill ("Limits").
+# Every host takes a skill within these limits ("Limits").
 MAX_FILES = 512
 MAX_BYTES = 16 << 20
 MAX_SEGMENTS = 64  # of the URI of a file whose skill is looked for
@@ -121,7 +121,7 @@ def _segment(text: str, uri: str) -> str:
     if segment in ("", ".", ".."):
         raise ValueError(f"{_shown(uri)} has an empty segment or one of dots")
     if any(c in "/\\" or c < " " or c == "\x7f" for c in segment):
-        raise ValueError(f"{_shown(uri)} has a segment that no file is named by")
+        raise ValueError(f"{_shown(uri)} has a segment that cannot be the name of a file")
     return segment
 
 
@@ -131,8 +131,8 @@ def is_below(key: Key, folder: Key) -> bool:
 
 
 def roots_above(uri: str) -> list[str]:
-    """The URIs of the skills that a file, or a folder, may belong to; the innermost comes first.
-    None for a path of more than `MAX_SEGMENTS`."""
+    """Return the URIs of the skills that may have a file or a folder, the innermost first; none
+    for a path of more than `MAX_SEGMENTS`."""
     scheme, slashes, path = uri.partition("://")
     if path.count("/") >= MAX_SEGMENTS:
         return []
@@ -152,7 +152,7 @@ def _shown(text: str) -> str:
 
 
 def check_frontmatter(fields: Mapping[str, Any]) -> None:
-    """Check what the Agent Skills specification demands of the front matter. ValueError."""
+    """Check the front matter against the Agent Skills specification. ValueError."""
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str):
         raise ValueError("the front matter has no name")
@@ -164,7 +164,7 @@ def check_frontmatter(fields: Mapping[str, Any]) -> None:
 
 
 def check_name(name: str) -> None:
-    """ValueError: a skill cannot have this name."""
+    """Check the name of a skill. ValueError: it is not valid."""
     if not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
         raise ValueError(
             f"the name {_shown(name)} is not 1 to {_MAX_NAME} small letters and digits, with "
@@ -173,10 +173,10 @@ def check_name(name: str) -> None:
 
 
 def check_entry(entry: SkillEntry) -> None:
-    """Check an entry that another side made. ValueError: the entry is invalid; the text says why.
+    """Check an entry of another side. ValueError: it is invalid; the text says why.
 
     The manifest is complete in form (its ``SKILL.md`` is in it, each file once, each inside of the
-    folder). Whether it fits the files is seen when they are read.
+    folder). Files are compared with it when they are read.
     """
     key = key_of(entry.uri)
     if len(key) < 3 or key[-1] != SKILL_FILE or not entry.uri.endswith("/" + SKILL_FILE):
@@ -216,7 +216,7 @@ def entry_of(data: Any) -> SkillEntry:
 
 
 def excess(entry: SkillEntry, files: int = MAX_FILES, size: int = MAX_BYTES) -> str | None:
-    """The limit that the manifest of an entry exceeds, in words; None if it keeps both."""
+    """Return the limit that the manifest of an entry exceeds, in words; None if it keeps both."""
     if isinstance(entry.resources, str):
         return None
     if len(entry.resources) > files:

@@ -1,4 +1,4 @@
-"""A skill that a server has in memory, and the interface of catalogs that read files later."""
+"""A skill that a server has in memory, and the interface of catalogs that read files on demand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger("wirespeed.server")
 
 _encode = msgspec.json.Encoder().encode
 _PLAIN = re.compile(r"[a-z]+(?:-[a-z]+)*")
-# What YAML 1.1 does not take, or takes for the end of a line.
+# Characters that YAML 1.1 forbids, or takes for the end of a line.
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
@@ -41,7 +41,7 @@ def _key(name: str) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A value on one line: JSON is YAML."""
+    """Return a value on one line of YAML, which is its JSON."""
     return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", _encode(value).decode())
 
 
@@ -57,11 +57,12 @@ class Skill:
     Args:
         name: The name: small letters and digits, with single hyphens between them.
         description: What the skill is for, and when to use it.
-        files: Texts or bytes by relative path. A ``SKILL.md`` that has no front matter gets one of
-            the name, the description and the fields; if it has one, that says the same.
-        path: What stands before the name in the URI, such as ``"acme/billing"``.
+        files: Texts or bytes by relative path. A ``SKILL.md`` without front matter gets one, made
+            of the name, the description and the fields. If it has front matter, that must say the
+            same.
+        path: The path before the name in the URI, such as ``"acme/billing"``.
         fields: Further members of the front matter, such as ``{"license": "MIT"}``.
-        limits: What the skill may have.
+        limits: The limits of the skill.
 
     Attributes:
         entry: The skill as clients see it.
@@ -85,7 +86,7 @@ class Skill:
         wanted: dict[str, Any] = {"name": name, "description": description}
         if clash := wanted.keys() & (fields or {}).keys():
             raise ValueError(
-                f"fields cannot have {', '.join(sorted(clash))}, which has its argument"
+                f"fields cannot have {', '.join(sorted(clash))}: there is an argument for it"
             )
         wanted |= fields or {}
         check_frontmatter(wanted)
@@ -167,7 +168,7 @@ class Skill:
     ) -> None:
         if path[-1] != frontmatter["name"]:
             raise ValueError(
-                f"the name {frontmatter['name']!r} is not that of the folder, {path[-1]!r}"
+                f"the name {frontmatter['name']!r} differs from that of the folder, {path[-1]!r}"
             )
         self.files: Mapping[str, bytes] = {
             uri_of((*path, *place)): one for place, one in sorted(data.items())
@@ -216,7 +217,7 @@ def _skill_of(found: FoundSkill, path: Path, limits: SkillLimits) -> Skill:
 
 
 def prefix_of(path: str) -> Path:
-    """The segments of a path that stands before names. ValueError: it is not one."""
+    """Return the segments of a path before names. ValueError: it is not valid."""
     parts = tuple(path.split("/")) if path else ()
     if parts:
         key_of(uri_of(parts))
@@ -242,7 +243,7 @@ class SkillCatalog:
     `Server.add_skills`. A file is read when a client asks for it, and compared with its digest.
 
     Attributes:
-        prefix: What the URIs of its skills begin with. Requests for other URIs do not reach it.
+        prefix: The beginning of the URIs of its skills. Requests for other URIs do not reach it.
     """
 
     prefix: str = "skill://"
@@ -252,12 +253,12 @@ class SkillCatalog:
         return ()
 
     async def entry(self, uri: str) -> SkillEntry | None:
-        """The skill whose ``SKILL.md`` has this URI, whether it is listed or not; None if there is
-        none."""
+        """The skill whose ``SKILL.md`` has this URI, listed or not; None if there is no such
+        skill."""
         raise NotImplementedError
 
     async def read(self, uri: str) -> bytes | None:
-        """The bytes of a file that the entry of a skill names; None if it is gone."""
+        """The bytes of a file that a skill's entry names; None if the file is gone."""
         raise NotImplementedError
 
 

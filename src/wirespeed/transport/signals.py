@@ -129,11 +129,11 @@ class FileWatch:
 
     Args:
         files: The files now.
-        act: What is called.
+        act: The function that is called.
         on_hangup: Whether SIGHUP counts as a change.
 
     Attributes:
-        polls: Whether the files are looked at.
+        polls: Whether the files are polled.
     """
 
     def __init__(

@@ -235,7 +235,7 @@ def test_what_is_no_function_any_more_has_moved(sdk: Any, lines: Any) -> None:
     streams: Any = sys.modules["madeup.streams"]
     streams.send = 7
     assert not installation(seam(takes=("item", "wait"))).install()
-    assert lines()[0][1].endswith(": madeup.streams:send is no function")
+    assert lines()[0][1].endswith(": madeup.streams:send is not a function")
 
 
 def test_names_that_an_adapter_cannot_import_are_a_warning(sdk: Any, lines: Any) -> None:

@@ -127,7 +127,7 @@ def test_the_page_of_any_server(file: Path) -> None:
     [
         (["dev", "no.py"], 3, "there is no file no.py"),
         (["dev", "mcp.json"], 2, "mcp.json is not a Python file; wirespeed inspect --web takes"),
-        (["dev", "FILE", "--watch", "no"], 2, "--watch: there is no no"),
+        (["dev", "FILE", "--watch", "no"], 2, "--watch: no does not exist"),
         (["dev", "FILE", "--on", "http://0.0.0.0:1/mcp"], 2, "is for this machine"),
         (["dev", "FILE", "--on", "wss://127.0.0.1:1/mcp"], 2, "is for this machine"),
         (["dev", "FILE", "--on", "nothing"], 2, "--on: "),

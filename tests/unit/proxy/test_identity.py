@@ -560,10 +560,10 @@ def test_sealed_logins() -> None:
     assert "secret" not in (under.load(place) or "")
     # a text that was moved opens for nobody
     under.save("https://a.example/ bob", under.load(place) or "")
-    with pytest.raises(AuthorizationError, match="another one"):
+    with pytest.raises(AuthorizationError, match="another key"):
         bob.load("https://a.example/")
     other = "another key of thirty-two characters"
-    with pytest.raises(AuthorizationError, match="another one"):
+    with pytest.raises(AuthorizationError, match="another key"):
         SealedStorage(under, other, owner="anne").load("https://a.example/")
     # rotation: the first key seals, all open
     rotated = SealedStorage(under, other, KEY, owner="anne")

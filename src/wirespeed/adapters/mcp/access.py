@@ -1,5 +1,5 @@
-"""The client of a request as the SDK's handlers know it: the user whom the listener has let in is
-that of ``get_access_token()`` and of the HTTP request, and the SDK binds ``requestState`` to it."""
+"""The user of a request, for handlers of the SDK. ``get_access_token()`` and the HTTP request name
+the user whom the listener let in, and the SDK binds ``requestState`` to that user."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mcp.server.auth.provider import AccessToken
 
 
 def user_of(user: Any, headers: Mapping[str, str]) -> AuthenticatedUser | None:
-    """The SDK's user of a client; None: it has no name.
+    """Return the SDK's user for a client; None for a client without a name.
 
     Args:
         user: The user that ``authenticate`` returned, or None.
-        headers: The header fields, of which one may have the token.
+        headers: The header fields of the request. One of them may have the token.
     """
     if user is None:
         return None
@@ -32,5 +32,5 @@ def user_of(user: Any, headers: Mapping[str, str]) -> AuthenticatedUser | None:
 
 
 def enter(user: Any, headers: Mapping[str, str]) -> None:
-    """Serve the rest of this context for a client; the arguments are those of `user_of`."""
+    """Set the user of a client in this context. The arguments are those of `user_of`."""
     auth_context_var.set(user_of(user, headers))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.adapters")
 
-HANDSHAKE = 60.0  # seconds for that of a link that is made again
+HANDSHAKE = 60.0  # seconds for the handshake of a new link
 
 
 def sdk_error(exc: WirespeedError) -> MCPError:
@@ -198,7 +198,7 @@ class TargetDispatcher:
             return live
 
     async def _renewed(self) -> TargetConnection:
-        """A new link, over which requests can be sent; where that fails, it is closed. MCPError:
+        """Return a new link, ready for requests. A link whose handshake fails is closed. MCPError:
         the server refuses."""
         live = await self._open()
         try:

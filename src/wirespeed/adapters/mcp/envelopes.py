@@ -28,11 +28,11 @@ from pydantic_core import to_json
 if TYPE_CHECKING:
     from wirespeed.adapters.mcp.dispatcher import MessageContext
 
-# What `Connection.from_envelope` gives a connection that has no way of its own to the client.
+# The channel that `Connection.from_envelope` gives to a connection without a stream to its client.
 NO_CHANNEL: Any = Connection.from_envelope(LATEST_MODERN_VERSION, None, None).outbound
 
-# Members of a connection: what it makes for itself; models, which are copied because a handler may
-# change them; and what is shared.
+# Members of a connection: those that each connection makes for itself; models, which are copied
+# because a handler may change them; those that all connections share.
 OWN = frozenset({"initialized", "state", "exit_stack"})
 MODELS = frozenset({"client_capabilities", "_client_params"})
 SHARED = frozenset({"outbound", "protocol_version", "session_id"})
@@ -43,7 +43,8 @@ _known: dict[bytes, Envelope] = {}
 
 
 class RequestConnection(Connection):  # type: ignore[misc]  # without the SDK
-    """The connection of one request. What handlers seldom look at is made when they do."""
+    """The connection of one request. Members that handlers seldom read are made at the first
+    access."""
 
     def __init__(self, members: Mapping[str, Any], models: Mapping[str, Any]) -> None:
         self.__dict__.update(members, _models=models)
@@ -68,7 +69,7 @@ class RequestConnection(Connection):  # type: ignore[misc]  # without the SDK
 
     @property
     def initialize_accepted(self) -> bool:
-        """Whether requests are served: there is no handshake."""
+        """Always true: this era has no handshake."""
         return True
 
 
@@ -76,8 +77,9 @@ class Envelope:
     """The common part of requests with the same envelope.
 
     Args:
-        route: What the SDK has found in the envelope.
-        params: The params of the request, if the text of its `_meta` stands for the envelope.
+        route: The SDK's reading of the envelope.
+        params: The params of the request, if later requests find the envelope by the text of its
+            `_meta`.
     """
 
     def __init__(self, route: InboundModernRoute, params: Mapping[str, Any] | None) -> None:
@@ -86,16 +88,16 @@ class Envelope:
             route.protocol_version, route.client_info, route.client_capabilities
         )
         members = vars(typed)
-        # of another version of the SDK: each request gets all of its own
+        # another version of the SDK may have further members: then each request makes all of them
         self._is_known = members.keys() <= OWN | MODELS | SHARED
         self._members = {name: members[name] for name in SHARED & members.keys()}
         self._models = {name: members[name] for name in MODELS & members.keys()}
-        # Whether the rules for `_meta` of a call are met; and what handlers see of it is its text's
+        # whether `_meta` is valid in a call; whether handlers get it as it is on the wire
         self.fits_calls = params is not None and _fits_calls(route.protocol_version, params)
         self.is_plain = params is not None and _is_plain(params)
 
     def connection(self, outbound: Any = NO_CHANNEL) -> Connection:
-        """The connection of one request, as `Connection.from_envelope` makes it."""
+        """Return the connection of one request, as `Connection.from_envelope` makes it."""
         if not self._is_known:
             route = self.route
             return Connection.from_envelope(
@@ -129,7 +131,7 @@ def _is_plain(params: Mapping[str, Any]) -> bool:
 
 
 def known(text: bytes | None) -> Envelope | None:
-    """The envelope that an earlier request had, too; None: it is to be read."""
+    """Return the envelope of an earlier request with this text; None if there was none."""
     return None if text is None else _known.get(text)
 
 
@@ -139,13 +141,14 @@ def read(
     params: Mapping[str, Any] | None,
     headers: Mapping[str, str] | None = None,
 ) -> Envelope:
-    """The envelope of a request, which its header fields must fit. MCPError: it is refused."""
+    """Return the envelope of a request. MCPError: it is not valid, or the header fields differ
+    from it."""
     route = classify_inbound_request({"method": method, "params": params}, headers=headers)
     if isinstance(route, InboundLadderRejection):
         raise MCPError(code=route.code, message=route.message, data=route.data)
     text = context.envelope
     given = (route.protocol_version, route.client_info, route.client_capabilities)
-    # Python takes 1, 1.0 and True for the same, their texts differ
+    # 1, 1.0 and True are equal in Python, but their texts differ
     key = to_json(given) if text is None else text
     envelope = _known.get(key)
     if envelope is None:
@@ -158,7 +161,7 @@ def read(
 
 
 def has_callbacks(connection: Connection) -> bool:
-    """Whether handlers have registered anything that the end of a connection unwinds."""
+    """Whether handlers registered a callback for the end of the connection."""
     if type(connection) is RequestConnection and "exit_stack" not in vars(connection):
         return False
     try:

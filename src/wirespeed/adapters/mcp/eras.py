@@ -96,8 +96,7 @@ class ServedConnection:
             await aclose_shielded(self.connection)
 
     def enter(self, client: Any) -> None:
-        """Serve the rest of this context, which is that of a request, for the client whom the
-        listener has let in."""
+        """Set the user of a request, whom the listener let in, in the context of its handler."""
         if client is not None and client.user is not None:
             from wirespeed.adapters.mcp.access import enter
 
@@ -108,7 +107,7 @@ class ServedConnection:
     def on_modern(
         self, dctx: MessageContext, method: str, params: Mapping[str, Any] | None
     ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Serve a request with an envelope: the coroutine of the result."""
+        """Return the coroutine that serves a request with an envelope."""
         if method == "initialize":
             raise MCPError(
                 code=UNSUPPORTED_PROTOCOL_VERSION,
@@ -127,7 +126,7 @@ class ServedConnection:
         envelope: Envelope,
         outbound: Any = envelopes.NO_CHANNEL,
     ) -> dict[str, Any]:
-        """Serve a request with a connection of its own, as `mcp.server.runner.serve_one`."""
+        """Serve a request with a connection of its own, as `mcp.server.runner.serve_one` does."""
         if dctx.exchange is None:
             self.enter(self.dispatcher.peer)
         connection = envelope.connection(outbound)

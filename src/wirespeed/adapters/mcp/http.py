@@ -132,7 +132,7 @@ class HttpServedConnection(ServedConnection):
     async def on_modern(
         self, dctx: MessageContext, method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Serve a request with an envelope, which its header fields must fit."""
+        """Serve a request with an envelope. Its header fields must agree with it."""
         if dctx.exchange is None:  # HTTP+SSE
             found: dict[str, Any] = await super().on_modern(dctx, method, params)
             return found

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from wirespeed.transport.options import ListenFields
 
-# An entry that a Host header field can fit. The SDK compares texts, so "*" and URLs let nobody in.
+# An entry that can equal a Host header field. The SDK compares texts: "*" and URLs never match.
 _HOST = re.compile(r"(?:\[[0-9a-f:.%]+\]|[^\[\]:/?#@*\s]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 
 ENDLESS = 1_000_000_000  # seconds or sessions, where the SDK has no limit

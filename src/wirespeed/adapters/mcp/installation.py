@@ -13,7 +13,7 @@ from wirespeed.adapters.seams import Installation, Seam, is_known
 
 NAME = "wirespeed.adapters.mcp"
 
-# The digest of the check of results that is replaced.
+# The digest of the method that checks results, which is replaced.
 RESULT_CHECK = "e55bc9688afb8991"
 
 
@@ -48,7 +48,7 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def _seams() -> list[Seam]:
-    """The places that are replaced; those that are missing, if the adapter needs one of them."""
+    """Return the seams, and the names that the adapter needs and the SDK lacks."""
     from wirespeed.adapters.mcp.used_names import missing
 
     if gone := missing():
@@ -87,7 +87,7 @@ def _seams() -> list[Seam]:
             _http_runner,
             takes=("self", *_HTTP_OPTIONS),
         ),
-        # of another version it stays, more slowly
+        # that of another version stays, and is slower
         *([Seam(check, tool_calls.result_check)] if is_known({check: RESULT_CHECK}) else []),
     ]
 

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
     from wirespeed.adapters.mcp.envelopes import Envelope
 
-# The digests of the bodies that `Runner` stands for.
+# The digests of the functions whose work `Runner` does.
 REPLACED = {
     "mcp.server.runner:ServerRunner._on_request": "7587c2b3c38f38c2",
     "mcp.server.runner:ServerRunner._serialize": "2b8fa324a8a01537",
     "mcp.server.runner:ServerRunner._stamp_server_info": "f4fddcb75a80126b",
 }
 _known = is_known(REPLACED)
-_stock_on_request = stock.ServerRunner._on_request  # instrumentation may come later
+_stock_on_request = stock.ServerRunner._on_request  # before instrumentation replaces it
 
 
 def is_idle(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Whether nobody would see the span of a message, and no trace has to be passed on."""
+    """Whether the span of a message would go nowhere, and there is no trace to pass on."""
     if has_provider():
         return False
     params = ctx.params
@@ -56,10 +56,10 @@ def unless_idle(
 
 
 class Runner(stock.ServerRunner[Any]):  # type: ignore[misc]  # without the SDK
-    """The SDK's runner. What it makes of a request is the same.
+    """The SDK's runner, with less work and the same results.
 
-    Its OpenTelemetry middleware is left out while that is idle, and calls of tools are without the
-    work that `tool_calls` knows the outcome of.
+    The OpenTelemetry middleware is left out while it is idle, and of calls of tools the work whose
+    outcome is known (`tool_calls`).
     """
 
     envelope: Envelope | None = None  # of the request, where its text was known
@@ -99,7 +99,8 @@ class Runner(stock.ServerRunner[Any]):  # type: ignore[misc]  # without the SDK
         given: Mapping[str, Any] | None,
         ctx: ServerRequestContext[Any, Any],
     ) -> HandlerResult:
-        """The result of a request on the wire. Middleware may have changed what was given."""
+        """Return the result of a request in its wire form. Middleware may have changed the
+        handler's."""
         method, params = ctx.method, ctx.params
         fits = False
         if method == tool_calls.CALL and params is given:
@@ -144,14 +145,14 @@ class Runner(stock.ServerRunner[Any]):  # type: ignore[misc]  # without the SDK
         return result
 
 
-# The name of a server in results, and whether it has nothing that is shared by a copy of it.
+# The name of each server in results, and whether all its members are strings.
 _stamps: WeakKeyDictionary[Server[Any], tuple[dict[str, Any], bool]] = WeakKeyDictionary()
 
 
 def stamp_of(server: Server[Any]) -> dict[str, Any]:
-    """The name of a server in one result, which may be changed."""
+    """Return the name of a server for one result. The caller may change it."""
     if type(server).server_info_stamp is not Server.server_info_stamp:
-        own: dict[str, Any] = server.server_info_stamp  # a program makes it otherwise
+        own: dict[str, Any] = server.server_info_stamp  # a subclass of the program defines it
         return own
     known = _stamps.get(server)
     if known is None:

@@ -41,8 +41,8 @@ def lowlevel(server: Any) -> Server[Any]:
 
 
 def verifies_tokens(server: Any) -> bool:
-    """Whether an `MCPServer` or a FastMCP server lets in clients with a token alone: only its own
-    HTTP asks for it."""
+    """Whether an `MCPServer` or a FastMCP server demands a token. Only the SDK's own HTTP checks
+    it."""
     settings = getattr(server, "settings", None)
     return any(getattr(owner, "auth", None) is not None for owner in (settings, server))
 
@@ -73,7 +73,7 @@ class _Life:
             self.begun.set_exception(exc)
 
     async def abandon(self) -> None:
-        """Leave the lifespan, however far it was entered."""
+        """Leave the lifespan, also one that was entered only in part."""
         self._over.set()
         self._task.cancel()
         await asyncio.wait((self._task,))
@@ -94,7 +94,7 @@ class SdkService(HttpService):
         json_response: Whether clients of older revisions get no streams of events, so that handlers
             cannot ask them.
         raise_exceptions: Whether an exception of a handler ends its connection.
-        over_stdio: Whether it is for stdio, where nobody is asked for a token.
+        over_stdio: Whether it serves stdio, which has no tokens.
 
     ValueError: the server verifies tokens, which only the SDK's own HTTP does.
     """

@@ -85,7 +85,7 @@ def run(server: Any, url: str | None = None, **options: Unpack[SdkRunOptions]) -
 def _services(
     server: Any, options: Mapping[str, Any], *, over_stdio: bool
 ) -> tuple[Any, dict[str, Any]]:
-    """The services of the argument of a user, and the options of their listener."""
+    """Return the services for what a user gave to `serve`, and the options of their listener."""
     more = dict(options)
     own = {name: more.pop(name) for name in _OWN if name in more}
     own["over_stdio"] = over_stdio

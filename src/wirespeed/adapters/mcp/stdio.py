@@ -35,7 +35,7 @@ def is_usual(server: StdioServerParameters) -> bool:
 
 
 def is_claimed() -> bool:
-    """Whether another server of the process has its descriptors."""
+    """Whether another server of this process uses stdin and stdout."""
     return bool(stock_server._claims)
 
 

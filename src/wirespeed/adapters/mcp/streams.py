@@ -96,7 +96,7 @@ class WriteStream(HalfStream):
         self.closed = True
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message, and wait before while the peer does not read."""
+        """Send a message, once the peer reads."""
         if self.closed:
             raise ClosedResourceError
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)

@@ -1,15 +1,15 @@
-"""Calls of tools, without the work whose outcome is known before.
+"""Calls of tools, without work whose outcome is known beforehand.
 
-The SDK validates a request twice and a result twice, as models that no handler sees. Where a
-request and a result are such that this must succeed, and where its outcome is known, the adapter
-takes the outcome. Everything else, and every other version of what is replaced here, goes through
-the SDK's own functions.
+The SDK validates each request twice and each result twice, as models that no handler sees. Where a
+request or a result is plainly valid, the adapter skips the validation and uses its known outcome.
+All others go through the SDK's own functions, and so do all calls if the SDK's source is not one
+that the adapter knows.
 
-Microseconds of a call of an echo tool, where the adapter left them to the SDK and now (2026-07-28):
-the frame of the request 8.9, 0.3 · its params as a model 1.9, 0 · `Context` 7.0, 0 · finding the
-tool 0.4, 1.1 · its arguments 3.6, 1.9 · the result, converted and dumped twice 13.1, 0.4 · the name
-of the server 1.8, 0.3. In `envelopes`: the route 3.0, 0.1 · the connection 12.9, 0.7 · the `_meta`
-of the context 2.7, 0.1. In all 55, 5.
+What a call of an echo tool takes of the SDK and here, in microseconds (2026-07-28): the frame of
+the request 8.9 and 0.3 · its params as a model 1.9 and 0 · `Context` 7.0 and 0 · the search for
+the tool 0.4 and 1.1 · its arguments 3.6 and 1.9 · the result, converted and dumped twice 13.1 and
+0.4 · the name of the server 1.8 and 0.3. In `envelopes`: the route 3.0 and 0.1 · the connection
+12.9 and 0.7 · the `_meta` of the context 2.7 and 0.1. In all 55 and 5.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pydantic_core import to_json
 from wirespeed.adapters.mcp.json_values import plain_copy, text_blocks
 from wirespeed.adapters.seams import is_known
 
-logger = logging.getLogger("mcp.server.mcpserver.server")  # whose messages these are
+logger = logging.getLogger("mcp.server.mcpserver.server")  # the SDK logs these messages
 
 CALL = "tools/call"
 
@@ -48,7 +48,7 @@ CALL = "tools/call"
 
 @cache
 def is_loose(version: str) -> bool:
-    """Whether the SDK takes every name and every arguments of a call of a revision."""
+    """Whether calls of a revision may have any name and any arguments, by the SDK's models."""
     try:
         params = methods.CLIENT_REQUESTS[CALL, version].model_fields["params"].annotation
         fields, rules = params.model_fields, params.__pydantic_decorators__  # type: ignore[union-attr]
@@ -65,7 +65,7 @@ def is_loose(version: str) -> bool:
 
 
 def fits(version: str, params: Any, meta_fits: bool) -> bool:
-    """Whether the SDK finds the params of a call valid. It may say no where that is so."""
+    """Whether the params of a call are plainly valid. False also for some that the SDK accepts."""
     if type(params) is not dict or type(params.get("name")) is not str:
         return False
     n = 1
@@ -86,8 +86,8 @@ def fits(version: str, params: Any, meta_fits: bool) -> bool:
 
 
 def wire_form(version: str, result: Any) -> dict[str, Any] | None:
-    """A result as the SDK sends it, without the name of the server; None: it is not of those whose
-    form is known. A string is a result with this text."""
+    """Return a result as the SDK sends it, without the name of the server; None for a result whose
+    form is not known. A string stands for a result with this text."""
     if not is_same(version):
         return None
     if type(result) is str:
@@ -129,7 +129,7 @@ def _of_model(version: str, result: CallToolResult) -> dict[str, Any] | None:
 
 @cache
 def is_same(version: str) -> bool:
-    """Whether the SDK makes of results of a revision what `wire_form` makes of them."""
+    """Whether the SDK sends results of a revision as `wire_form` does."""
     value: dict[str, Any] = {"b": [1, 2.5, True, None, "ü", {}], "a": None}
     texts: list[Any] = [TextContent(type="text", text=text) for text in ("ü", "")]
     for result in (
@@ -146,14 +146,14 @@ def is_same(version: str) -> bool:
     return True
 
 
-# -- results that a client gets ------------------------------------------------------------------
+# -- results, at a client ------------------------------------------------------------------------
 
 MEMBERS = (("isError", bool), ("structuredContent", dict), ("resultType", str))
 
 
 @cache
 def takes_texts(version: str) -> bool:
-    """Whether the SDK takes every result of a call that is text, of a revision."""
+    """Whether the result of a call of a revision may be any text, by the SDK's models."""
     try:
         model: Any = methods.SERVER_RESULTS[CALL, version]
         model = (get_args(model) or (model,))[0]
@@ -178,7 +178,7 @@ def takes_texts(version: str) -> bool:
 
 
 def is_text(version: str, data: Any) -> bool:
-    """Whether the SDK finds a result of a call valid. It may say no where that is so."""
+    """Whether a result of a call is plainly valid. False also for some that the SDK accepts."""
     if type(data) is not dict:
         return False
     content = data.get("content")
@@ -211,7 +211,7 @@ def _adapter(target: Any) -> TypeAdapter[Any]:
 
 
 def result_check(stock: Any) -> Any:
-    """Make a check of a result that a client got, which is not dumped for it."""
+    """Make the check of the results that a client gets. It does not dump the result."""
 
     def validate_server_result(
         method: str, version: str, data: Any, *, surface: Any = methods.SERVER_RESULTS
@@ -228,7 +228,7 @@ def result_check(stock: Any) -> Any:
 # -- tools of MCPServer --------------------------------------------------------------------------
 
 METADATA = "mcp.server.mcpserver.utilities.func_metadata:"
-# The digests of the bodies that `plain_tool`, `call` and `Arguments` stand for.
+# The digests of the functions whose work `plain_tool`, `call` and `Arguments` do.
 REPLACED = {
     "mcp.server.mcpserver.server:MCPServer._handle_call_tool": "8005e5943ac9eb91",
     "mcp.server.mcpserver.server:MCPServer.call_tool": "a2aecd02a342ca9c",
@@ -242,7 +242,7 @@ REPLACED = {
 }
 _known = is_known(REPLACED)
 _handle = getattr(MCPServer, "_handle_call_tool", None)
-# What instrumentation may put something around.
+# The functions that instrumentation may wrap later.
 _call_tool, _manager_call_tool = MCPServer.call_tool, ToolManager.call_tool
 _run, _validate = Tool.run, FuncMetadata.validate_arguments
 _parse, _convert = FuncMetadata.pre_parse_json, FuncMetadata.convert_result
@@ -250,8 +250,8 @@ _FIELDS = frozenset(FuncMetadata.model_fields)
 
 
 def plain_tool(entry: Any, name: str) -> Tool | None:
-    """The tool that a handler of an `MCPServer` calls, if it takes no context and nobody has put
-    anything in the place of what calls it; else None."""
+    """Return the tool that a handler of an `MCPServer` calls, if it takes no context and none of
+    the functions that call it was replaced; else None."""
     handler = entry.handler
     if (
         not _known
@@ -289,7 +289,7 @@ def plain_tool(entry: Any, name: str) -> Tool | None:
 
 
 class Arguments:
-    """The arguments of a tool, as `FuncMetadata.validate_arguments` gives them to its function.
+    """The rules for the arguments of a tool, as `FuncMetadata.validate_arguments` applies them.
 
     Args:
         model: The model of the arguments.
@@ -298,7 +298,7 @@ class Arguments:
     def __init__(self, model: type[ArgModelBase]) -> None:
         fields = model.model_fields
         self._outputs = [(name, field.alias or name) for name, field in fields.items()]
-        # A string for any other argument may be JSON, which the SDK parses before.
+        # Arguments of other types than str: the SDK parses a string in their place as JSON.
         self._others = {
             key
             for name, field in fields.items()
@@ -308,7 +308,7 @@ class Arguments:
         self._is_plain = model.model_dump_one_level is ArgModelBase.model_dump_one_level
 
     def validated(self, metadata: FuncMetadata, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of one call. ValidationError: they do not fit."""
+        """Return the validated arguments of one call. ValidationError: they are not valid."""
         others = self._others
         if not self._is_plain or (
             others and any(key in others and isinstance(given[key], str) for key in given)
@@ -319,7 +319,7 @@ class Arguments:
         return {output: fields[name] for name, output in self._outputs}
 
 
-# A tool that is removed takes its model along.
+# The entry of a model goes when its tool is removed.
 _arguments: WeakKeyDictionary[type[ArgModelBase], Arguments] = WeakKeyDictionary()
 
 
@@ -332,8 +332,8 @@ def arguments_of(model: type[ArgModelBase]) -> Arguments:
 
 
 async def call(tool: Tool, name: str, given: dict[str, Any]) -> Any:
-    """Call a tool without a context, as `MCPServer._handle_call_tool` does with one. A string that
-    is the whole result is returned as it is."""
+    """Call a tool that takes no context, as `MCPServer._handle_call_tool` does. A string that is
+    the whole result is returned as it is."""
     try:
         return await _run_tool(tool, given)
     except MCPError:
@@ -353,7 +353,7 @@ async def call(tool: Tool, name: str, given: dict[str, Any]) -> Any:
 
 
 async def _run_tool(tool: Tool, given: dict[str, Any]) -> Any:
-    """Do what `Tool.run` does, besides the conversion of a string."""
+    """Do what `Tool.run` does, but leave a string as it is."""
     metadata = tool.fn_metadata
     try:
         validated = arguments_of(metadata.arg_model).validated(metadata, given)

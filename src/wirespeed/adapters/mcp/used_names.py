@@ -1,5 +1,5 @@
-"""The names of the SDK that the adapter uses, private ones and others: one that has moved is found
-before anything runs, not by the program that needs it."""
+"""The names of the SDK that the adapter uses, public and private. A name that has moved is found
+at the installation, not in the middle of a program."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ NAMES = (
     "mcp_types.version:LATEST_MODERN_VERSION",
     "mcp_types.version:MODERN_PROTOCOL_VERSIONS",
     "mcp_types:CONNECTION_CLOSED",
+    "mcp_types:CallToolRequestParams",
     "mcp_types:CallToolResult",
     "mcp_types:ErrorData",
     "mcp_types:INVALID_PARAMS",
@@ -82,7 +83,7 @@ NAMES = (
 
 
 def missing() -> list[str]:
-    """The names that are not there."""
+    """Return the names that the SDK lacks."""
     gone = []
     for place in NAMES:
         module, _, path = place.partition(":")

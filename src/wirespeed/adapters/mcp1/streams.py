@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
 
-# Of `Limits.output_high`: answers of a client that its server has not read.
+# Times `Limits.output_high`: the most bytes of a client's answers that its server has not read.
 MOST_ANSWERED = 4
 
 
@@ -40,7 +40,7 @@ class ConnectionEnd(StreamEnd):
         self.take_response: Callable[[Message], bool] | None = None
         self.lost: asyncio.Future[BaseException | None] = self.loop.create_future()
         self.bounds_answers = role == "client"
-        self.n_open = 0  # requests that were taken and have no answer
+        self.n_open = 0  # requests without an answer
 
     def on_data(self) -> None:
         unread, take = self.unread, self.take_response
@@ -62,16 +62,15 @@ class ConnectionEnd(StreamEnd):
         return message
 
     async def reply(self, data: bytes | tuple[bytes, ...]) -> None:
-        """`answer`, at a client when the server has read most of what was answered before: a client
-        reads on whatever waits."""
+        """Queue an answer. A client waits until the server has read most of the earlier ones,
+        because it goes on reading meanwhile."""
         most = MOST_ANSWERED * self.limits.output_high
         while self.bounds_answers and self.link is not None and self.stream.outbox.size >= most:
             await self.drained()
         self.answer(data)
 
     def answer(self, data: bytes | tuple[bytes, ...]) -> None:
-        """Queue an answer. It goes beyond the bound of `put`: the requests that were read are one
-        for it."""
+        """Queue an answer without a bound: the number of requests that were read bounds it."""
         if self.write_closed:
             raise ClosedResourceError
         if self.link is None:

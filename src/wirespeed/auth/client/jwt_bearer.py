@@ -94,8 +94,8 @@ class EnterpriseManaged(MachineGrant):
         identity: The identity assertion: the user's ID token from the single sign-on. Or a function
             that returns it, or an awaitable of it; the function gets the issuer of the MCP server's
             authorization server, and is called for each exchange.
-        identity_type: What ``identity`` is: ``id_token``, ``refresh_token`` or ``saml2`` (RFC 8693
-            section 3); or ``access_token``, where the provider exchanges one, too.
+        identity_type: The type of ``identity``: ``id_token``, ``refresh_token`` or ``saml2`` (RFC
+            8693 section 3); or ``access_token``, for providers that exchange access tokens.
         idp: The issuer of the identity provider, whose metadata names its token endpoint.
         idp_token_endpoint: Its token endpoint, in place of its metadata.
         idp_client_id: The name of the client at the identity provider.

@@ -1,4 +1,4 @@
-"""A storage of logins whose texts nobody can read without a key."""
+"""A storage of logins that are unreadable without a key."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MIN_KEY = 32  # characters
 
 
 class SealedStorage:
-    """Seals the logins in another storage (JWE, AES-256-GCM). A sealed text is of use for its own
+    """Seals the logins in another storage (JWE, AES-256-GCM). A sealed login opens for its own
     server and owner only. Needs ``pip install 'wirespeed[auth]'``.
 
     Args:
         under: The other storage.
         keys: Secrets of at least 32 characters each: the first one seals, all of them open.
-        owner: Whose logins these are, where one storage has those of several users.
+        owner: The user whose logins these are, if the storage has those of several users.
 
     Raises ValueError for a key that is too short.
     """
@@ -51,7 +51,10 @@ class SealedStorage:
             found = unseal(text, key, self._place(server))
             if found is not None:
                 return found
-        raise AuthorizationError("a stored login cannot be opened: its key is another one")
+        raise AuthorizationError(
+            "a stored login cannot be opened: it was sealed with another key, or for another "
+            "server or user"
+        )
 
     def save(self, server: str, text: str) -> None:
         """As `TokenStorage.save`."""

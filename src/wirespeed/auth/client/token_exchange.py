@@ -1,5 +1,5 @@
-"""The grant ``token-exchange`` (RFC 8693): a program that has a user's token for itself gets one
-for another server, in the user's name."""
+"""The grant ``token-exchange`` (RFC 8693): a program that received a user's token gets a token for
+another server, in the user's name."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class TokenExchange(MachineGrant):
-    """A program in the middle: it has got an access token of a user, and exchanges it for one that
-    the MCP server accepts, at the authorization server that the MCP server names. The user's token
-    is sent to that authorization server only.
+    """The authorization of a program in the middle. It received an access token from a user, and
+    exchanges it for a token that the MCP server accepts, at the authorization server that the MCP
+    server names. The user's token is sent to that authorization server only.
 
     Args:
         client_id: The name of the program at the authorization server.
         client_secret: As of `ClientCredentials`; None for a client without one.
-        subject: The user's token, or a function that returns it, or an awaitable of it. The
+        subject: The user's token, or a function that returns it or an awaitable of it. The
             function gets the issuer of the authorization server, and is called for each exchange.
-        subject_type: What ``subject`` is: ``access_token``, ``id_token``, ``jwt``,
+        subject_type: The type of ``subject``: ``access_token``, ``id_token``, ``jwt``,
             ``refresh_token`` or ``saml2`` (RFC 8693 section 3).
         audience: The name of the MCP server at the authorization server, besides its URL.
 
-    The further arguments are those of `ClientCredentials`. Name the ``issuer``, because a server
-    that receives a token can use it.
+    The further arguments are those of `ClientCredentials`. Name the ``issuer``: an authorization
+    server that receives the user's token can use it.
     """
 
     def __init__(

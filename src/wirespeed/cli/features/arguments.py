@@ -143,8 +143,8 @@ def encode_words(words: Sequence[Word], schema: Any) -> bytes:
 
 
 def encode_value(text: str, types: set[str]) -> bytes:
-    """Return the JSON of a typed text, where a schema has these types: a string, or JSON of one of
-    them."""
+    """Return the JSON of a typed text for a schema with these types: a string, or JSON of another
+    of the types."""
     return _value(Word("", text, False), types)
 
 
@@ -258,7 +258,7 @@ def types_of(schema: Any, root: Any, depth: int = 0) -> set[str]:
 
 
 def choices_of(schema: Any, root: Any, depth: int = 0) -> list[str]:
-    """Return the values of a choice as they are typed: of an enum, a constant or a boolean."""
+    """Return the values of an enum, a constant or a boolean, as a person types them."""
     schema = resolved(schema, root)
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return []

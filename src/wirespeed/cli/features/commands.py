@@ -405,7 +405,7 @@ def skill(
 def _only_one(rest: list[str]) -> None:
     """Failure (2): there is more than one URI."""
     if rest:
-        raise usage(f"one URI is enough; there is {rest[0]!r} after it")
+        raise usage(f"one URI is enough; {rest[0]!r} follows it")
 
 
 COMMANDS = (list_, inspect, call, read, prompt, complete, subscribe, tasks, skill)

@@ -61,13 +61,14 @@ async def _get(options: Options, uri: str, folder: str | None, as_json: bool) ->
 
 
 def verify(options: Options, *, as_json: bool) -> int:
-    """Read every file of every listed skill, and say which skills are not what they seem."""
+    """Read and verify every file of every listed skill, and report the skills that are not
+    valid."""
     return run(_verify(options, as_json))
 
 
 async def _verify(options: Options, as_json: bool) -> int:
     async with connected(options) as client:
-        await client.list_skills()  # Unsupported: there are none
+        await client.list_skills()  # Unsupported: the server has no skills
         found = [await _verdict(client, given) for given in await _listed(client)]
     bad = [one for one in found if one["problem"] is not None]
     if as_json:
@@ -85,7 +86,7 @@ async def _verify(options: Options, as_json: bool) -> int:
 
 
 async def _listed(client: Client) -> list[Any]:
-    """The entries as the server sends them, those that are not valid, too."""
+    """Return the entries as the server sends them, also those that are not valid."""
     entries: list[Any] = []
     cursor: str | None = None
     seen: set[str] = set()

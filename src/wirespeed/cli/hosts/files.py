@@ -260,7 +260,8 @@ def _toml_with(text: str, path: tuple[str, ...], entry: dict[str, Any] | None) -
 
 
 def _end_of_table(text: str, start: int, end: int) -> int:
-    """The place behind the last value of a table. The comments before the next one stay."""
+    """Return the position behind the last value of a table. Comments before the next table
+    stay."""
     lines = text[start:end].splitlines(keepends=True)
     while len(lines) > 1 and (not (line := lines[-1].strip()) or line.startswith("#")):
         end -= len(lines.pop())

@@ -385,7 +385,7 @@ def _write(file: str, before: bytes | None, data: bytes, *, private: bool) -> st
 
 
 def _fill(into: int, data: bytes, mode: int, like: os.stat_result | None) -> None:
-    """Write a new file, which has the owner of another one where that may be given away."""
+    """Write a new file. It gets the owner of another file, if this process may set the owner."""
     with os.fdopen(into, "wb") as out:
         out.write(data)
         out.flush()

@@ -19,8 +19,8 @@ from wirespeed.transport.options import HttpRequest, ListenFields, Refusal
 
 COOKIE = "wirespeed-inspector"
 MAX_CONNECTIONS = 100
-# No answer is for another page, nor for a cache. A form without a script is sent with "Origin:
-# null" where the policy is "no-referrer".
+# No answer is for other pages or for caches. Under the policy "no-referrer" a browser without
+# scripts would send forms with "Origin: null".
 FIELDS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -36,7 +36,7 @@ class PageAccess:
     """The secrets of one start, and the checks of each request.
 
     Args:
-        port: The port on 127.0.0.1. No other name of this machine is a name of the page.
+        port: The port on 127.0.0.1. The page has no other host name.
 
     Attributes:
         host: The address and port, which every request names as its Host.
@@ -55,7 +55,7 @@ class PageAccess:
 
     @property
     def url(self) -> str:
-        """The URL for the person. It has the key."""
+        """The URL that the command prints. It has the key."""
         return f"{self.origin}/?key={self._key}"
 
     @property
@@ -118,7 +118,7 @@ class EntryRoute(CustomRoute):
     """The path of the URL with the key."""
 
     def admit(self, gate: Gate, request: HttpRequest) -> Admission:
-        """Check the Host. Every page may lead there: it has to know the key."""
+        """Check the Host alone. Other pages may link here: without the key that is of no use."""
         gate.check_host(request)
         return Admission(None, None, until=0)
 

@@ -39,9 +39,9 @@ MAX_TITLE = 4_000  # characters of the title of a part, and of a URI that can be
 MAX_TEXTS = 200_000  # characters of all parts of a result that are shown
 MAX_PARTS = 50  # of a result that are shown
 MAX_BYTES = 4 << 20  # of the images and sounds of a result that are kept
-WITH_BYTES = 5  # of the last uses: the others keep texts alone
+WITH_BYTES = 5  # uses; older ones keep their texts alone
 
-# What a browser shows without running anything in it. SVG is not among these.
+# Types that a browser shows without running scripts in them, so without SVG.
 _SHOWN_TYPES = {
     *("image/png", "image/jpeg", "image/gif", "image/webp"),
     *("audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/webm", "audio/flac"),
@@ -53,11 +53,12 @@ class ShownPart(NamedTuple):
 
     Attributes:
         kind: text, json, link, image, audio or bytes.
-        title: What it is.
+        title: The heading.
         text: The text.
-        uri: A resource that can be read.
-        data: The bytes that the browser may ask for; None: there are none, or not any more.
-        media_type: Their type.
+        uri: The URI of a resource that can be read from the page.
+        data: The bytes, which the browser asks for; None if there are none, or they are not kept
+            any more.
+        media_type: The type of the bytes.
     """
 
     kind: str
@@ -75,15 +76,15 @@ class Use:
     Attributes:
         number: Its number in this process.
         kind: tool, resource, template or prompt.
-        name: What is used.
+        name: The name of the tool or prompt, or the URI.
         arguments: The arguments, as JSON for people.
         began: When it began, in Unix seconds.
         state: running, done, failed (a result that is an error), error or cancelled.
-        seconds: How long it took.
+        seconds: The time until the result.
         progress: The last progress: the value, the total or None, and the message.
-        parts: The result.
-        error: Why there is none.
-        changes: How often it changed.
+        parts: The parts of the result.
+        error: The reason, if there is no result.
+        changes: The number of its changes.
     """
 
     number: int
@@ -101,7 +102,7 @@ class Use:
 
 
 class TimingRow(NamedTuple):
-    """The times of the uses of one thing that have ended."""
+    """Statistics of one tool, resource or prompt: its uses that have ended, and their times."""
 
     kind: str
     name: str
@@ -129,7 +130,7 @@ class Activity:
 
     @property
     def n_running(self) -> int:
-        """The number of those that run."""
+        """The number of uses that run."""
         return sum(one.state == "running" for one in self.uses)
 
     def begin(
@@ -139,8 +140,8 @@ class Activity:
         arguments: bytes,
         work: Callable[[OnProgress], Awaitable[Any]],
     ) -> Use:
-        """Use the server in a task. ``work``: Sends the request; it gets the function for
-        progress."""
+        """Use the server in a task. ``work``: A coroutine function that sends the request. It gets
+        the callback for progress."""
         use = Use(next(self._numbers), kind, name, _pretty(arguments), time.time())
         self.uses.appendleft(use)
         ended = [one for one in self.uses if one.state != "running"]
@@ -166,7 +167,7 @@ class Activity:
         except asyncio.CancelledError:
             use.state = "cancelled"
             raise
-        except Exception as exc:  # whatever it is, the person sees it
+        except Exception as exc:  # the person sees it
             use.state, use.error = "error", _cut(_reason(exc), MAX_TEXT)
         finally:
             use.seconds = use.seconds or time.perf_counter() - began
@@ -178,7 +179,7 @@ class Activity:
         self._changed()
 
     def cancel(self, number: int) -> bool:
-        """Cancel a use, and tell the server. False: it does not run."""
+        """Cancel a use, and tell the server. Returns whether the use was running."""
         use = self.find(number)
         if use is None or use.task is None or use.task.done():
             return False
@@ -186,7 +187,7 @@ class Activity:
         return True
 
     async def close(self) -> None:
-        """Cancel what runs."""
+        """Cancel all uses that run."""
         tasks = [one.task for one in self.uses if one.task is not None and not one.task.done()]
         for task in tasks:
             task.cancel()
@@ -194,7 +195,7 @@ class Activity:
             await asyncio.wait(tasks)
 
     def timings(self) -> list[TimingRow]:
-        """Return the times of what has ended, the slowest first."""
+        """Return the statistics of all uses that have ended, the slowest first."""
         by_name: dict[tuple[str, str], list[Use]] = {}
         for one in self.uses:
             if one.state in ("done", "failed", "error"):
@@ -213,11 +214,11 @@ class Activity:
 
 
 def _reason(exc: Exception) -> str:
-    """Return the reason for which there is no result, with the end of the server's stderr."""
+    """Return why there is no result, with the end of the server's stderr."""
     if isinstance(exc, HandlerFailed) and isinstance(exc.__cause__, Failure):
         exc = exc.__cause__
     if isinstance(exc, TypeError | ValueError) and not isinstance(exc, WirespeedError):
-        return printable(str(exc), lines=True)  # nothing was sent
+        return printable(str(exc), lines=True)  # the request was not sent
     text, stderr = describe(exc)
     return "\n".join([text, *map(printable, stderr)])
 
@@ -288,7 +289,7 @@ def _media(data: bytes, media_type: str, name: str) -> ShownPart:
 
 
 def _bounded(parts: Iterable[ShownPart]) -> list[ShownPart]:
-    """Return so many parts, and so many bytes, as are kept."""
+    """Return the parts that are kept, cut to the limits."""
     kept: list[ShownPart] = []
     left, left_texts = MAX_BYTES, MAX_TEXTS
     for number, part in enumerate(parts):

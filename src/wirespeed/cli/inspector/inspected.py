@@ -1,7 +1,7 @@
 """The server that the page uses, over its restarts.
 
-A restart starts another process, or connection, first. Only when that one is ready does it take
-the place of the earlier one, which ends when the calls that it has are answered. If the new one
+A restart first starts a new process, or opens a new connection. When the new server is ready, it
+takes the place of the earlier one, which ends once its calls are answered. If the new server
 cannot be started, the earlier one goes on.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.types import LogMessage
 
 MAX_LINES = 200  # of stderr and of the log
-LAST_CALLS = 30.0  # seconds that the calls of an earlier server have
+LAST_CALLS = 30.0  # seconds for the calls that an earlier server still has
 MAX_LINE = 2000  # characters
 _OWN = "wirespeed: "
 _LISTS = ("tools", "prompts", "resources")
@@ -56,20 +56,19 @@ class InspectedServer:
     """The server that the page uses.
 
     Args:
-        make: Makes a client that is not open. Its callbacks for the log and for stderr are `log`
-            and `stderr_line`.
-        changed: Called when something is different.
+        make: Makes a client that is not open yet, with `log` and `stderr_line` as its callbacks.
+        changed: Called when something of the server has changed.
         log_level: The level of log messages that a server with logging is asked for.
 
     Attributes:
         client: The client; None before the first start.
-        features: What the server lists.
-        list_faults: What is wrong with lists that the server cannot give.
-        starts: How often a server was started.
-        started: When the last one was, in Unix seconds.
-        starting: Whether one is being started.
-        problem: Why there is no server, or why the earlier one goes on; "" for no problem.
-        detail: The end of its stderr.
+        features: The lists of the server.
+        list_faults: The errors of lists that the server could not give.
+        starts: The number of starts.
+        started: The time of the last start, in Unix seconds.
+        starting: Whether a start is going on.
+        problem: The error of the last start, if it failed; else "".
+        detail: The end of the stderr of that start.
         lines: The last lines of stderr and of the log, the oldest first.
     """
 
@@ -99,13 +98,13 @@ class InspectedServer:
 
     @property
     def running(self) -> bool:
-        """Whether there is a server, as far as is known."""
+        """Whether the server runs, as far as is known."""
         return self.client is not None and not self._is_lost
 
     # -- its life --------------------------------------------------------------------------------
 
     async def start(self) -> bool:
-        """Start a server, in place of the earlier one. False: it cannot be started."""
+        """Start the server, in place of an earlier one. Returns whether that worked."""
         task = asyncio.current_task()
         assert task is not None
         self._starters.add(task)
@@ -155,14 +154,14 @@ class InspectedServer:
     def _fails(self, exc: BaseException) -> None:
         if isinstance(exc, WirespeedError):
             self.problem, detail = describe(exc)
-            if detail and detail[-1].startswith(_OWN):  # what a `wirespeed serve` says at its end
+            if detail and detail[-1].startswith(_OWN):  # the last words of `wirespeed serve`
                 self.problem = printable(detail.pop().removeprefix(_OWN))
             self.detail = [printable(line) for line in detail]
         else:
             self.problem, self.detail = printable(str(exc)), []
 
     async def _leave(self, client: Client) -> None:
-        """Close the client of an earlier server when its calls are answered."""
+        """Close the client of an earlier server, once its calls are answered."""
         loop = asyncio.get_running_loop()
         until = loop.time() + LAST_CALLS
         while self._calls[client] and loop.time() < until:
@@ -171,7 +170,7 @@ class InspectedServer:
         self._open.discard(client)
 
     async def _follow(self, client: Client) -> None:
-        """List again what the server reports to have changed."""
+        """Follow the server's changes: list again what has changed."""
         has = client.server_capabilities
         wanted: Any = {name: True for name in _LISTS if _reports(has.get(name))}
         if not wanted:
@@ -183,11 +182,11 @@ class InspectedServer:
                     await self.refresh()
         except (TransportError, ConnectionClosed) as exc:
             self._lose(client, exc)
-        except WirespeedError:  # it takes no subscription: the lists stay as they are
+        except WirespeedError:  # a server without subscriptions: the lists stay as they are
             return
 
     async def refresh(self) -> None:
-        """List again what the server has."""
+        """Ask the server for all lists again."""
         client = self.client
         if client is None:
             return
@@ -202,7 +201,7 @@ class InspectedServer:
         self._changed()
 
     async def close(self) -> None:
-        """End the server, and what starts another one."""
+        """End the server, and starts that are going on."""
         tasks = {*self._leaving, *self._starters, *([] if self._watch is None else [self._watch])}
         tasks.discard(asyncio.current_task())
         for task in tasks:
@@ -210,14 +209,14 @@ class InspectedServer:
         if tasks:
             await asyncio.wait(tasks)
         while self._open:
-            with contextlib.suppress(WirespeedError):  # the others end, too
+            with contextlib.suppress(WirespeedError):  # the other clients are closed as well
                 await self._open.pop().close()
 
     # -- its use ---------------------------------------------------------------------------------
 
     async def use(self, send: Callable[[Client], Awaitable[Any]]) -> Any:
-        """Send a request. A server that was lost is started again before it. Failure: it cannot be
-        started."""
+        """Send a request. If the server was lost, it is started again first. Failure: that
+        failed."""
         if (self.client is None or self._is_lost) and not await self.start():
             raise cannot_start(self.problem)
         client = self.client
@@ -234,13 +233,13 @@ class InspectedServer:
                 del self._calls[client]
 
     def _lose(self, client: Client, exc: WirespeedError) -> None:
-        """The connection has ended: the next request makes another one."""
+        """Note that the connection has ended. The next request makes a new one."""
         if client is self.client:
             self._is_lost = True
             self._fails(exc)
             self._changed()
 
-    # -- its words -------------------------------------------------------------------------------
+    # -- its stderr and log ----------------------------------------------------------------------
 
     def stderr_line(self, line: str) -> None:
         """Keep a line of the server's stderr."""
@@ -262,7 +261,7 @@ class InspectedServer:
 
 
 async def _listed(client: Client) -> tuple[Features, list[str]]:
-    """Return the lists of a server, and what is wrong with those that cannot be had."""
+    """Return the lists of a server, and the errors of those that it could not give."""
     found: dict[str, Any] = {}
     faults = []
     for kind in KINDS:

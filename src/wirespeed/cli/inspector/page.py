@@ -53,17 +53,17 @@ POLICY = (
 
 @dataclass(frozen=True)
 class Selection:
-    """The thing that is chosen in the lists: a tool, resource, template or prompt, with its form.
+    """The tool, resource, template or prompt that is selected, with its form.
 
     Attributes:
         kind: tool, resource, template or prompt.
         name: Its name, URI or template.
-        title: The title; "" for none but the name.
-        description: What it is for.
+        title: The title; "" if it is the name.
+        description: Its description.
         rows: Further facts.
         fields: The form.
         json: Whether the arguments may be written as JSON: ``also``, ``only`` or ``no``.
-        button: What the form does.
+        button: The label of the button that sends the form.
     """
 
     kind: str
@@ -77,12 +77,13 @@ class Selection:
 
     @property
     def stamp(self) -> str:
-        """A digest: a form that is the same keeps what was typed."""
+        """A digest. The page keeps what was typed while the digest stays the same."""
         return hashlib.sha256(repr(self).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def selected(features: Features, kind: str, name: str, completes: bool) -> Selection | None:
-    """Return what is chosen: by kind and name, or the first tool. None: there is no such thing.
+    """Return the selection of a kind and a name; without a kind, of the first tool. None: the
+    server has no such thing.
 
     completes: Whether the server suggests values of arguments.
     """
@@ -137,7 +138,7 @@ class PageView:
     """The contents of the page.
 
     Attributes:
-        name: The target, as the person named it.
+        name: The target, as it was given to the command.
         reloads: Whether the server is started again when its file is saved.
         version: The number of changes so far.
     """
@@ -197,17 +198,17 @@ class PageView:
 
 
 def link(kind: str, name: str) -> str:
-    """Return the address at which one thing is chosen."""
+    """Return the address of the page with one thing selected."""
     return f"?{urlencode({'kind': kind, 'name': name}, errors='replace')}"
 
 
 def clock(at: float) -> str:
-    """Write a time in Unix seconds as the time of the day."""
+    """Format a time in Unix seconds as the time of the day."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def took(seconds: float | None) -> str:
-    """Write a duration: ``412 µs``, ``2.08 s``; "" for none."""
+    """Format a duration: ``412 µs``, ``2.08 s``; "" for None."""
     if seconds is None:
         return ""
     for unit, scale in (("µs", 1e6), ("ms", 1e3)):

@@ -1,5 +1,5 @@
-"""The questions of the server that wait for the person at the page: forms, links, and requests for
-a message of a model."""
+"""Questions of the server that wait for the person at the page: forms, links, and requests for a
+message of a model."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class WaitingQuestion(NamedTuple):
     Attributes:
         number: Its number in this process.
         kind: form, url or sample.
-        title: What is asked.
-        text: The message, or the conversation for a model.
+        title: The heading.
+        text: The server's message, or the conversation for a model.
         url: The link.
         fields: The fields of the form.
-        about: Further rules of a request for a model, as lines.
+        about: The further parameters of a request for a model, as lines.
         asked: When it came, in Unix seconds.
     """
 
@@ -62,7 +62,7 @@ class Questions:
     """The questions that wait. Its handlers are those of a client.
 
     Args:
-        changed: Called when there are others.
+        changed: Called when a question came or went.
     """
 
     def __init__(self, changed: Callable[[], object]) -> None:
@@ -135,12 +135,13 @@ class Questions:
         self._changed()
         try:
             yield
-        finally:  # answered, or taken back by the server
+        finally:  # it was answered, or the server cancelled it
             del self._waiting[question.number]
             self._changed()
 
     def answer(self, number: int, action: str, sent: Sent) -> None:
-        """Answer a question. FormError: it does not wait any more, or the answer does not fit."""
+        """Answer a question. FormError: the question does not wait any more, or the answer is not
+        valid."""
         question = self._waiting.get(number)
         if question is None or question.answer.done():
             raise FormError("this question does not wait any more")
@@ -162,7 +163,7 @@ class Questions:
 
 
 def _message(action: str, sent: Sent) -> Any:
-    """The message of a person in place of a model."""
+    """Return the message that a person wrote in place of a model."""
     from wirespeed.types import SampleResult
 
     if action != "accept":

@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 MAX_WATCHED = 500  # files
 _MAX_LOOKED_AT = 5000  # names of files and folders
 _MAX_DEPTH = 6
-_VARIABLE = "WIRESPEED_DEV_START"  # another value makes another configuration
+_VARIABLE = "WIRESPEED_DEV_START"  # a new value makes the proxy restart the server
 _SKIPPED = {"node_modules", "site-packages", "venv", "env", "build", "dist"}
 
 
 def dev(options: Options, port: int, watched: Sequence[str], urls: Sequence[str]) -> int:
     """Serve a page that uses the server of a file, and start the server again when the file, or
-    another source beside it, was saved. Failure (2 or 3): the file is none, or the port is taken.
+    another source beside it, was saved. Failure (2 or 3): it is not a Python file, or the port is
+    taken.
 
-    watched: Further files and folders.
-    urls: Where the server is served to other clients.
+    watched: Further files and folders that are watched.
+    urls: The URLs at which other clients may use the server.
     """
     assert options.word is not None
     found = python_file(options.word)
@@ -48,7 +49,7 @@ def dev(options: Options, port: int, watched: Sequence[str], urls: Sequence[str]
     folder = os.path.dirname(os.path.abspath(found[0]))
     for path in watched:
         if not os.path.exists(path):
-            raise usage(f"--watch: there is no {path}")
+            raise usage(f"--watch: {path} does not exist")
     roots = [os.path.abspath(found[0]), folder, *map(os.path.abspath, watched)]
     name = os.path.basename(options.word)
     others: OtherClients | None = None
@@ -80,7 +81,7 @@ async def _serve(
     files: Callable[[], Sequence[str]] | None,
     others: OtherClients | None,
 ) -> int:
-    """Serve until a signal. ``files``: Returns those that are watched; None: none are."""
+    """Serve until a signal. ``files``: Returns the files to watch; None: no files are watched."""
     from wirespeed.transport.net.serve import serve_together
 
     show_warnings()
@@ -133,7 +134,7 @@ async def _serve(
                 if not await server.start():
                     raise cannot_start(server.problem)
             else:
-                # The page is there at once, and shows what becomes of the start.
+                # The page is there at once, and shows the progress of the start.
                 stack.enter_context(FileWatch(files, reload, on_hangup=False).running())
                 stack.callback(asyncio.ensure_future(start()).cancel)
             page: Any = (access.origin, service, announce, access.listen_fields)
@@ -150,11 +151,11 @@ async def _serve(
 
 
 class OtherClients:
-    """The listeners for other clients than the page: ``wirespeed dev --on URL``. The proxy stands
-    before their server processes, and replaces these when the file was saved.
+    """The listeners for clients other than the page: ``wirespeed dev --on URL``. A proxy starts
+    the server processes of these clients, and replaces the processes when the file was saved.
 
     Args:
-        urls: Where they listen, on this machine.
+        urls: Their URLs, on this machine.
         target: The command of the server.
         name: Its name in the log.
 
@@ -193,7 +194,7 @@ class OtherClients:
         )
 
     def places(self) -> list[Place]:
-        """Return what is served where. Failure (2): a URL is wrong."""
+        """Return the places that are served. Failure (2): a URL is wrong."""
 
         def announce(urls: tuple[str, ...]) -> None:
             complain(f"other clients: {urls[0]}", level="note")
@@ -207,7 +208,7 @@ class OtherClients:
         return found
 
     async def restart(self) -> None:
-        """Start other processes; these take the place of the earlier ones when they are ready."""
+        """Start new processes. They take the place of the earlier ones when they are ready."""
         self._starts += 1
         await self.proxy.reload(self._config())
 
@@ -224,8 +225,8 @@ def free_port() -> int:
 
 
 def sources(roots: Sequence[str]) -> list[str]:
-    """Return the Python files below folders, and files that are named themselves; at most
-    `MAX_WATCHED`. Hidden folders, and those of packages, are left out."""
+    """Return the given files, and the Python files below the given folders; at most `MAX_WATCHED`.
+    Hidden folders and folders of installed packages are left out."""
     found: list[str] = []
     left = _MAX_LOOKED_AT
     waiting = [(root, 0) for root in reversed(roots)]

@@ -1,6 +1,7 @@
-"""Forms of the page from JSON schemas, and the arguments that a sent form stands for.
+"""Forms of the page, made from JSON schemas, and the arguments of forms that were sent.
 
-The schemas are those of the server, and not trusted: unexpected parts become a field for JSON.
+The schemas come from the server and are not trusted: a part that is not understood becomes a field
+for JSON.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from wirespeed.schema.form_answers import defaults
 if TYPE_CHECKING:
     from wirespeed.types import PromptInfo
 
-PREFIX = "a."  # of the names of the fields, so that they meet no other name of the form
+PREFIX = "a."  # of the names of fields, which sets them apart from the other names of the form
 MAX_FIELDS = 200  # of one form
-MAX_PARTS = 5000  # of a schema that is described, each reference counted as what it stands for
+MAX_PARTS = 5000  # of a schema, where each reference counts as all that it refers to
 _MAX_DEPTH = 16
 _MAX_CHOICES = 200
 _SHORT = 120  # characters of a text that has one line
@@ -50,13 +51,13 @@ class SchemaField(NamedTuple):
 
     Attributes:
         name: The name of the argument.
-        label: What a person reads.
+        label: The label that is shown.
         kind: line, text, number, choice, several (choices), list (a value a line) or json.
-        required: Whether it must have a value.
-        type_name: The type in words.
+        required: Whether the field must have a value.
+        type_name: The type, in words.
         about: The description, and the rules.
         choices: Values with their titles.
-        value: What is filled in.
+        value: The text that stands in it at first.
         suggests: Whether the server may suggest values.
     """
 
@@ -85,8 +86,7 @@ class SchemaField(NamedTuple):
 
 
 def is_tangled(schema: Any) -> bool:
-    """Whether a schema is too large to be described: references may stand for any number of
-    parts."""
+    """Whether a schema is too large for a form, with all that its references refer to."""
     left = MAX_PARTS
     waiting = [(schema, 0)]
     while waiting:
@@ -97,7 +97,7 @@ def is_tangled(schema: Any) -> bool:
             return True
         if depth > _MAX_DEPTH:
             continue
-        named = show.definition_of(given, schema)  # it may be another part than the path leads to
+        named = show.definition_of(given, schema)  # it may differ from the part at the path
         inner = [] if resolved(named, schema) is part else [named]
         if not isinstance(part, Mapping):
             part = {}
@@ -161,7 +161,7 @@ def _kind_of(schema: Any, root: Any) -> tuple[str, list[tuple[str, str]]]:
     if not types or not types <= _SCALARS:
         return "json", []
     options = choices_of(schema, root)
-    # Of a union, some may have choices and others not.
+    # In a union, some members may have choices and others not.
     if options and len(options) <= _MAX_CHOICES and _is_closed(schema, root):
         return "choice", [(one, one) for one in dict.fromkeys(options)]
     if types <= {"integer", "number"}:
@@ -170,7 +170,7 @@ def _kind_of(schema: Any, root: Any) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _is_closed(schema: Any, root: Any, depth: int = 0) -> bool:
-    """Whether a value has to be one of the choices."""
+    """Whether only the choices are valid."""
     schema = resolved(schema, root)
     if not isinstance(schema, Mapping) or depth > 4:
         return False
@@ -206,8 +206,8 @@ def _typed(value: Any) -> str:
 
 
 def tool_arguments(schema: Any, sent: Sent) -> bytes:
-    """Return the JSON object of a sent form. Numbers keep their digits. FormError: a field is empty
-    that must not be, or its JSON is not valid; all other rules are the server's."""
+    """Return the JSON object of a sent form. Numbers keep their digits. FormError: a required
+    field is empty, or JSON is not valid. The server checks all other rules."""
     words = []
     for field in tool_fields(schema):
         text = _json_text(field, sent, schema)
@@ -334,7 +334,8 @@ def _typed_or_none(value: Any) -> str:
 
 
 def question_content(schema: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
-    """Return the content of an answer. FormError: a text is none of the choices, or no number."""
+    """Return the content of an answer. FormError: a value is not one of the choices, or not a
+    number."""
     content: dict[str, Any] = {}
     for field in form.fields_of(schema)[:MAX_FIELDS]:
         shown = _question_field(field, {})
@@ -356,7 +357,7 @@ def question_content(schema: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
 
 
 def _answer(field: form.Field, text: str) -> Any:
-    """The value of a text of a field, or of an item of its list."""
+    """Return the value of a field, or of an item of its list, from its text."""
     for choice in field.choices:
         if text == _typed(choice.value):
             return choice.value

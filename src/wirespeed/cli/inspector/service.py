@@ -51,21 +51,21 @@ _MEDIA_POLICY = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
 class PageVersion:
-    """The number of changes of what the page shows, which browsers wait for."""
+    """The number of changes of the page. Browsers wait for the next one."""
 
     def __init__(self) -> None:
         self.number = 0
         self._waiting: set[asyncio.Future[None]] = set()
 
     def touch(self) -> None:
-        """Something has changed."""
+        """Count a change."""
         self.number += 1
         for one in self._waiting:
             if not one.done():
                 one.set_result(None)
 
     async def after(self, number: int) -> None:
-        """Wait until there is another version, for `PATIENCE` at most."""
+        """Wait for a version other than this one, at most `PATIENCE`."""
         if number != self.number:
             return
         change = asyncio.get_running_loop().create_future()
@@ -83,12 +83,12 @@ class InspectorService:
     """A `wirespeed.transport.service.Service` without clients of a protocol: it answers HTTP.
 
     Args:
-        access: Decides who may use the page.
-        name: The target, as the person named it.
+        access: Decides which requests are let in.
+        name: The target, as it was given to the command.
         reloads: Whether the server is started again when its file is saved.
         log_level: The level of log messages that a server with logging is asked for.
-        make: Makes a client that is not open, with the handlers of `questions` and the callbacks of
-            `server`.
+        make: Makes a client that is not open yet, with the handlers of `questions` and the
+            callbacks of `server`.
     """
 
     name = "inspector"
@@ -118,10 +118,10 @@ class InspectorService:
         self._restarting: asyncio.Future[bool] | None = None
 
     async def hold(self) -> None:
-        """Begin: the server was started before."""
+        """Do nothing: `run` has started the server."""
 
     async def release(self, held: None) -> None:
-        """End what runs, and the server."""
+        """Cancel the uses that run, and end the server."""
         if self._restarting is not None:
             self._restarting.cancel()
             await asyncio.wait((self._restarting,))
@@ -137,7 +137,7 @@ class InspectorService:
         return EntryRoute({"GET": self.access.enter}, loop)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
-        """Return the page, and what its forms are sent to."""
+        """Return the page, and the paths that its forms are sent to."""
         base = self.access.base
         return {
             base: self._route("GET", self._page),
@@ -176,7 +176,8 @@ class InspectorService:
         return client is not None and "completions" in client.server_capabilities
 
     async def _media(self, request: HttpRequest) -> HttpResponse:
-        """Return an image, a sound or other bytes of a result. What browsers might run is saved."""
+        """Return an image, a sound or other bytes of a result. A type that a browser might run is
+        sent as a download."""
         query = query_of(request)
         use = self.activity.find(_number(query, "use"))
         number = _number(query, "part")
@@ -192,8 +193,8 @@ class InspectorService:
     # -- forms -----------------------------------------------------------------------------------
 
     def _form(self, act: Callable[[Sent], str]) -> RouteHandler:
-        """Return the handler of a form. ``act``: Does what it says; returns the query and fragment
-        of the page behind it."""
+        """Return the handler of a form. ``act``: Carries out the form, and returns the query and
+        fragment of the page that is shown next."""
 
         async def answered(request: HttpRequest) -> HttpResponse:
             scripted = "application/json" in request.headers.get("accept", "")
@@ -232,13 +233,13 @@ class InspectorService:
         return ""
 
     def _cancel(self, sent: Sent) -> str:
-        """Cancel what runs."""
+        """Cancel a use that runs."""
         if not self.activity.cancel(_number(sent, "number")):
             raise FormError("this does not run any more")
         return ""
 
     def _restart(self, sent: Sent) -> str:
-        """Start the server again. The page shows what becomes of it."""
+        """Start the server again. The page shows the progress."""
         if self.server.starting or (self._restarting and not self._restarting.done()):
             raise FormError("the server is starting")
         self._restarting = asyncio.ensure_future(self.server.start())
@@ -274,8 +275,9 @@ def _prompt(name: str) -> Any:
 def _request(
     features: Features, kind: str, name: str, sent: Sent
 ) -> tuple[bytes, Callable[[Client, OnProgress], Any]]:
-    """Return the arguments of a form in JSON, and what sends the request. The time of a request has
-    no limit: it may wait for an answer of the person. FormError: the form cannot be sent."""
+    """Return the arguments of a form as JSON, and a function that sends the request. Requests have
+    no time limit: a request may wait for an answer of the person. FormError: the form cannot be
+    sent."""
     if kind == "tool":
         tool = next((one for one in features.tools or () if one.name == name), None)
         if tool is None:
@@ -308,7 +310,7 @@ def _request(
 
 
 def _sent(request: HttpRequest) -> Sent:
-    """Read a form. FormError: it is none."""
+    """Read a form. FormError: the body is not a form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise FormError("this is not a form")

@@ -1,4 +1,4 @@
-"""The last messages of the clients of this process, with the time that each answer took."""
+"""The last messages of this process's clients, with the time of each answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WireMessage(NamedTuple):
         number: Its number in this process.
         time: The time of the day.
         sent: Whether the client sent it.
-        title: The method of a request or notification, or of the request that it answers.
+        title: The method of the request or notification; of an answer, the method of its request.
         kind: request, notification, result, error, or other.
         seconds: The time from the request to this answer; None for other messages.
         text: The message.
@@ -43,7 +43,7 @@ class WireLog:
     """The messages of the wire, the oldest first.
 
     Args:
-        changed: Called when there is one more.
+        changed: Called for each new message.
     """
 
     def __init__(self, changed: Callable[[], object]) -> None:
@@ -53,7 +53,7 @@ class WireLog:
         self._open: dict[tuple[bool, str], tuple[str, float]] = {}
 
     def start(self) -> None:
-        """Take the messages of this process from now on, but those of the page itself."""
+        """Take the messages of this process from now on, except those of the page itself."""
         from wirespeed._core.wire import Wire, set_tap
         from wirespeed.transport import link, wire_trace  # noqa: F401  # link starts a trace, too
 

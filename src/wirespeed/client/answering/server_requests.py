@@ -1,5 +1,5 @@
-"""Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the client's handlers and by
-those of its extensions.
+"""Requests of a legacy server (2024-11-05 to 2025-11-25), answered by the handlers of the client
+and of its extensions.
 
 ``Limits.max_in_flight`` of the session limits the requests that are answered at once.
 """

@@ -55,7 +55,7 @@ cdef class ClientConnection(AskingConnection):
     cdef str skipped                   # why a message that answers no request was skipped last
     cdef double skipped_at
     cdef bint reported                 # requests that nobody answers were logged
-    cdef public object watch           # what every notification is shown to, or None
+    cdef public object watch           # sees every notification, or None
     cdef object on_stray               # gets each response that answers no request; or None
     cdef readonly bint resends         # what HTTP servers put off is sent again
     cdef public object answerer        # answers the server's requests (legacy); None: nobody does

@@ -270,7 +270,7 @@ class Identity(msgspec.Struct):
         log_level: The least severe level of the log messages that the server sends.
         answering: The handlers for requests of servers, or None.
         extensions: The extensions that legacy servers are told, with their settings.
-        requests: What serves the requests that these add, by method.
+        requests: The handlers of the requests that these extensions add, by method.
     """
 
     info: dict[str, Any]

@@ -92,7 +92,7 @@ class Lifecycle:
         self.live: ClientConnection | None = None  # after the handshake; its link may be lost
         self.agreement: Agreement | None = None
         self.crashes = 0  # in a row, without a successful call
-        # what each notification is shown to, of every link
+        # sees each notification, of every link
         self.watch: Callable[[bool, str, bytes | None], None] | None = None
         self._elsewhere = hasattr(target, "address")  # the client did not start the server
         self._live_since = self._lost_at = 0.0  # the loop's time

@@ -1,5 +1,6 @@
-"""The credentials of each principal at one server: by an exchange of tokens, by a stored login, or
-a header field of the user's own. None of them is the token with which the user came to the proxy.
+"""The credentials of each principal at one server: exchanged tokens, a stored login, or a header
+field with the user's own value. The token with which the user came to the proxy is never one of
+them.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-MAX_SUBJECTS = 10_000  # tokens of users that are remembered
+MAX_SUBJECTS = 10_000  # remembered tokens of users
 
 Note = Callable[[str, str, str | None], None]
-"""Notes for the audit log what became of the identity of a principal: its name, the outcome and the
+"""Writes to the audit log: the name of a principal, what happened to its credentials, and the
 reason of a refusal."""
 
 
@@ -51,9 +52,9 @@ class Who(NamedTuple):
     """A principal.
 
     Attributes:
-        digest: Of its credentials at the proxy.
+        digest: The digest of its credentials at the proxy.
         name: Its name, or the subject of its access tokens.
-        owner: Its name among those of all issuers.
+        owner: Its name, with the issuer of its tokens in front.
     """
 
     digest: bytes
@@ -62,7 +63,7 @@ class Who(NamedTuple):
 
     @classmethod
     def of(cls, digest: bytes, name: str, peer: Peer | None) -> Who:
-        """Make that of a client."""
+        """Return the principal of a client."""
         user = None if peer is None else peer.user
         token = getattr(user, "data", None)
         issuer = token.issuer if isinstance(token, AccessToken) else None
@@ -70,11 +71,11 @@ class Who(NamedTuple):
 
 
 class Credentials:
-    """The base of the ways to be a principal at one server.
+    """The base of the credentials of the principals at one server.
 
     Args:
         backend: The server.
-        note: For the audit log.
+        note: Writes to the audit log.
     """
 
     def __init__(self, backend: BackendConfig, note: Note) -> None:
@@ -85,19 +86,19 @@ class Credentials:
         self._note = note
 
     def see(self, who: Who, peer: Peer | None) -> None:
-        """A principal has sent a request."""
+        """Take note of a principal's request, from this peer."""
 
     def missing(self, who: Who) -> ProtocolError | None:
-        """Return why the principal cannot use the server now; None: it may try."""
+        """Return the error for a principal that has no credentials; None: it may have some."""
         return None
 
     def authorization(self, who: Who, lost: Callable[[], None]) -> Authorization:
-        """Return what gets the principal's tokens. ``lost``: called when there are none any more,
-        and the principal has to do something about that."""
+        """Return the authorization of a principal's connections. ``lost``: called when its
+        credentials have ended and the principal has to act."""
         raise NotImplementedError
 
     def told(self, who: Who, outcome: str, reason: object = None) -> None:
-        """Note what became of the identity of a principal."""
+        """Note in the audit log what happened to a principal's credentials."""
         self._note(who.name, outcome, None if reason is None else str(reason).partition("\n")[0])
 
 
@@ -116,15 +117,15 @@ def credentials_of(backend: BackendConfig, note: Note) -> Credentials:
 
 
 class ExchangedCredentials(Credentials):
-    """Tokens that an authorization server gives for the user's own. That of the last request is the
-    one that is exchanged."""
+    """Tokens that an authorization server gives in exchange for the user's. The token of the
+    user's last request is exchanged."""
 
     def __init__(self, backend: BackendConfig, note: Note) -> None:
         super().__init__(backend, note)
         self._subjects: OrderedDict[bytes, str] = OrderedDict()
 
     def see(self, who: Who, peer: Peer | None) -> None:
-        """Remember the user's token."""
+        """Remember the token of the request."""
         if peer is None or not _is_issued(peer):
             return
         token = bearer(peer.headers.get("authorization", ""))
@@ -135,7 +136,7 @@ class ExchangedCredentials(Credentials):
                 self._subjects.popitem(last=False)
 
     def missing(self, who: Who) -> ProtocolError | None:
-        """A principal with a token of the configuration has none that could be exchanged."""
+        """Refuse a principal whose token does not come from an authorization server."""
         if who.digest in self._subjects:
             return None
         text = f"{self.server} needs an access token of an authorization server, to exchange it"
@@ -179,7 +180,7 @@ class ExchangedCredentials(Credentials):
 
 
 def _is_issued(peer: Peer) -> bool:
-    """Whether the token of a client is one of an authorization server."""
+    """Whether an authorization server issued the token of a client."""
     token = getattr(peer.user, "data", None)
     return isinstance(token, AccessToken) and not (token.issuer or "wirespeed:").startswith(
         "wirespeed:"
@@ -216,7 +217,7 @@ class _Enterprise(EnterpriseManaged):
 
 
 class LoginCredentials(Credentials):
-    """Tokens that users have got by logging in, each once. They are stored sealed.
+    """Tokens from logins: each user logs in once. They are stored sealed.
 
     Attributes:
         link: Returns the link of a login for a principal (`wirespeed.proxy.identity.logins`).
@@ -232,16 +233,16 @@ class LoginCredentials(Credentials):
         )
 
     def grant(self, who: Who, redirect: Callable[[str], Awaitable[str]]) -> OAuth:
-        """Return the grant of a principal, who logs in by a function."""
+        """Return the grant of a principal. ``redirect``: Leads the user through the login."""
         return _Login(self, who, redirect)
 
     def is_logged_in(self, who: Who) -> bool:
-        """Whether there is a login. AuthorizationError: it cannot be read."""
+        """Whether a login is stored. AuthorizationError: it cannot be opened."""
         login = stored_login(self._storage(who), canonical(self.url))
         return login is not None and login.tokens is not None
 
     def missing(self, who: Who) -> ProtocolError | None:
-        """A principal who has not logged in gets a link."""
+        """Return the error with a link, for a principal who has not logged in."""
         try:
             if self.is_logged_in(who):
                 return None
@@ -265,7 +266,7 @@ class LoginCredentials(Credentials):
         )
 
     def authorization(self, who: Who, lost: Callable[[], None]) -> Authorization:
-        """As of the base class. Nobody can log in while a request waits."""
+        """As of the base class. A request does not wait for a login: it fails."""
 
         async def refuse(url: str) -> str:
             self._storage(who).delete(canonical(self.url))
@@ -276,7 +277,7 @@ class LoginCredentials(Credentials):
         return self.grant(who, refuse)
 
     async def log_out(self, who: Who) -> None:
-        """Forget the login of a principal, and revoke its tokens."""
+        """Delete the login of a principal, and revoke its tokens."""
         await self.authorization(who, lambda: None).log_out(self.url)  # type: ignore[attr-defined]
         self.told(who, "logged out")
 
@@ -306,10 +307,10 @@ class _Login(OAuth):
 
 
 class HeaderCredentials(Credentials):
-    """A value for each principal, such as the secret that a vault has put into a file."""
+    """A value for each principal, such as a secret that a vault wrote into a file."""
 
     def missing(self, who: Who) -> ProtocolError | None:
-        """A principal whose name could lead out of the folder has no file."""
+        """Refuse a principal whose name could lead out of the folder."""
         if self.config.file is None or NAME.fullmatch(who.name):
             return None
         text = f"{self.server} has no credentials for this client"
@@ -327,7 +328,7 @@ class HeaderCredentials(Credentials):
                 self.told(who, "refused", "the value cannot be read")
                 if isinstance(exc, WirespeedError):
                     raise
-                # the text could hold the value
+                # the exception's text could have the value
                 text = f"the credentials of {who.name} at {self.server} cannot be read"
                 raise AuthorizationError(f"{text}: {type(exc).__name__}") from None
             self.told(who, "read")
@@ -350,13 +351,13 @@ class HeaderCredentials(Credentials):
 
 
 class HeaderAuthorization:
-    """An `Authorization` by one header field, whose value is read again from time to time, and when
+    """An `Authorization` by one header field. Its value is read again after some time, and when
     the server refuses it.
 
     Args:
-        name: Of the field.
-        read: Returns the value. AuthorizationError: there is none.
-        refresh: Seconds for which it is good.
+        name: The name of the field.
+        read: Returns the value. AuthorizationError: it cannot be read.
+        refresh: Seconds until the value is read again.
     """
 
     def __init__(self, name: str, read: Callable[[], Awaitable[str]], refresh: float) -> None:
@@ -385,7 +386,7 @@ class HeaderSession:
         return None if time.monotonic() >= self._due else self._line
 
     async def prepare(self) -> None:
-        """Read the value. One that could be read before stays in use if it cannot be read now."""
+        """Read the value, if it is time. The earlier value stays in use if it cannot be read."""
         async with self._lock:
             if time.monotonic() >= self._due:
                 await self._read()
@@ -405,10 +406,10 @@ class HeaderSession:
         self._due = time.monotonic() + self._owner.refresh
 
     def answered(self, headers: Headers) -> None:
-        """Nothing is read of answers."""
+        """Do nothing: answers have nothing for it."""
 
     async def challenged(self, status: int, headers: Headers, n_tokens: int, n: int) -> bool:
-        """As of `AuthorizationSession`: another value may be there."""
+        """As of `AuthorizationSession`: the value may have changed."""
         async with self._lock:
             if n_tokens == self.n_tokens and status == 401 and n == 0:
                 await self._read()
@@ -419,4 +420,4 @@ class HeaderSession:
         return [self._value] if self._value else []
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds nothing open."""

@@ -1,10 +1,10 @@
 """The logins of principals at one server: a link that the user opens, a page that names the
 principal, and the way back from the authorization server.
 
-A link can be used by whoever has it, once, for ten minutes. The page warns a user who got the link
-from somebody else, because the login would be the principal's. The browser that was shown the page
-is the one that goes on, and the one that comes back: a cookie says so. Nobody can send a user past
-the page.
+Anyone who has a link can use it, once, within ten minutes, and logs in for the principal to whom
+the link was given. So the page names that principal, and warns a user who got the link from
+somebody else. A cookie holds the whole login to the browser that was shown the page, so that
+nobody can send a user past the page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.proxy")
 
-LIFE = 600.0  # seconds of a link, and of a login that was begun
+LIFE = 600.0  # seconds that a link, or a login that was begun, is valid
 MAX_LINKS = 1000
 PATIENCE = 30.0  # seconds for the authorization server to answer
 
@@ -50,9 +50,9 @@ class PendingLogin:
 
     Attributes:
         id: The secret in its link.
-        state: That of the authorization request; "" before that is made.
-        browser: The secret of the browser that has begun it.
-        cookie: The name of the cookie that has the secret.
+        state: The ``state`` of the authorization request; "" before there is one.
+        browser: The secret of the browser that began the login.
+        cookie: The name of the cookie with that secret.
     """
 
     def __init__(self, who: Who) -> None:
@@ -71,8 +71,8 @@ class Logins:
     """The logins of one server.
 
     Args:
-        credentials: Where they are kept.
-        proxy: The name of the proxy.
+        credentials: The credentials at the server, which keep the logins.
+        proxy: Returns the name of the proxy.
         done: Called when a principal has logged in, or out.
     """
 
@@ -90,7 +90,7 @@ class Logins:
         credentials.link = self.link
 
     def link(self, who: Who) -> str:
-        """Return the link of a login, the same while it can be used."""
+        """Return the link of a login for a principal: the same link, as long as it can be used."""
         self._forget()
         found = next((one for one in self._pending.values() if one.who == who), None)
         if found is None or found.task is not None:
@@ -101,12 +101,12 @@ class Logins:
         return f"{self._uri}?login={found.id}"
 
     def targets(self) -> Mapping[str, HttpTarget]:
-        """Return what is served at which path."""
+        """Return the target of the logins, by its path."""
         handlers = {"GET": self._get, "POST": self._post}
         return {self.path: CustomRoute(handlers, asyncio.get_running_loop())}
 
     def close(self) -> None:
-        """End all logins that are under way."""
+        """End all links, and all logins that were begun."""
         for one in list(self._pending.values()):
             self._end(one)
 
@@ -128,7 +128,7 @@ class Logins:
     # -- pages -------------------------------------------------------------------------------------
 
     async def _get(self, request: HttpRequest) -> HttpResponse:
-        """The page of a link, or the way back from the authorization server."""
+        """Return the page of a link, or of the return from the authorization server."""
         query = parse_qs(request.query)
         if "state" in query:
             return await self._back(request, query["state"][0])
@@ -137,7 +137,7 @@ class Logins:
             return page(404, "This link is over", "<p>Ask for a new one: call the tool again.</p>")
         is_known = await asyncio.to_thread(self._is_logged_in, one.who)
         known = (
-            "<p>There is a login already: it is replaced.</p>"
+            "<p>You are logged in already. A new login replaces that one.</p>"
             '<p><button name="do" value="out">Log out</button></p>'
             if is_known
             else ""
@@ -155,7 +155,7 @@ class Logins:
         return page(200, title, body, {"Set-Cookie": self._cookie(one, browser)})
 
     def _cookie(self, one: PendingLogin, browser: str) -> str:
-        """Return the cookie of a browser that is shown the page of a link."""
+        """Return the cookie for a browser that is shown the page of a link."""
         secure = "; Secure" if self._uri.lower().startswith("https:") else ""
         return (
             f"{one.cookie}={browser}; Path={self.path}; Max-Age={int(LIFE)}; HttpOnly; "
@@ -163,7 +163,7 @@ class Logins:
         )
 
     async def _post(self, request: HttpRequest) -> HttpResponse:
-        """Begin a login, or end one that there is."""
+        """Begin a login, or log out."""
         one = self._find(request)
         if one is None or one.task is not None:
             return page(404, "This link is over", "<p>Ask for a new one: call the tool again.</p>")
@@ -173,7 +173,7 @@ class Logins:
             return _another_browser()
         for other in list(self._pending.values()):
             if other.who == one.who and other.task is not None:
-                self._end(other)  # it would hold up this one
+                self._end(other)  # this login would wait for it
         if form.get("do") == ["out"]:
             self._end(one)
             try:
@@ -199,7 +199,7 @@ class Logins:
         return self._failed(one.who, error)
 
     async def _log_in(self, one: PendingLogin) -> None:
-        """Get the tokens of a principal."""
+        """Get the tokens of a principal, and store them."""
 
         async def redirect(url: str) -> str:
             assert one.address is not None and one.redirected is not None
@@ -215,7 +215,7 @@ class Logins:
             await session.close()
 
     async def _back(self, request: HttpRequest, state: str) -> HttpResponse:
-        """The user comes back: the code is exchanged for tokens."""
+        """Take the user's return: exchange the code for tokens."""
         found = [
             one
             for one in self._pending.values()
@@ -266,7 +266,7 @@ _FIELDS = {
 
 
 def _is_of(request: HttpRequest, one: PendingLogin, browser: str) -> bool:
-    """Whether a request comes from a browser that was shown the page of a link."""
+    """Whether a request comes from the browser that was shown the page of a link."""
     cookies = request.headers.get("cookie", "").split(";")
     pairs = (cookie.strip().partition("=") for cookie in cookies)
     return browser != "" and any(
@@ -282,7 +282,7 @@ def _another_browser() -> HttpResponse:
 
 def page(status: int, title: str, body: str, more: Mapping[str, str] | None = None) -> HttpResponse:
     """Return a page. ``title`` and ``body`` are HTML. ``more``: further header fields."""
-    # the form leads to the authorization server, which the browser takes for its target
+    # a browser applies form-action to the redirection to the authorization server as well
     policy = _POLICY.format("'self' https: http://127.0.0.1:* http://localhost:*")
     fields = {**_FIELDS, "Content-Security-Policy": policy, **(more or {})}
     text = _PAGE.format(title=title, body=body)

@@ -117,7 +117,7 @@ class Auto:
         await self._per_client.stop()
 
     def restart(self, reason: str) -> None:
-        """Put new servers in the place of those that run."""
+        """Replace the servers that run by new ones."""
         if self._is_known:
             self._per_client.restart(reason)
         for pool in self._pools:

@@ -148,7 +148,8 @@ class Instance:
         self.send_kept()
 
     def lists_of(self, upstream: Upstream) -> ListCache | None:
-        """Return what keeps the lists of a server; None: it does not say how long they hold."""
+        """Return the cache for the lists of a server; None: nothing tells how long its lists are
+        valid."""
         raise NotImplementedError
 
     def restore(self) -> None:

@@ -114,7 +114,7 @@ class Legacy(Instance):
         self.attach_all()
 
     def lists_of(self, upstream: Upstream) -> ListCache | None:
-        """As of the base class. Over HTTP it is not certain that word of a change comes."""
+        """As of the base class. Over HTTP a notification of a change may be lost."""
         return None if upstream.over_http else ListCache(self._hello["capabilities"])
 
     def server_asks(self, upstream: Upstream, message: Message) -> Side | None:

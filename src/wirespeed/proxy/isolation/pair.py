@@ -56,7 +56,7 @@ class Pair:
 
     @classmethod
     def of(cls, life: RunningServer, upstream: Upstream) -> Self:
-        """Take a server that runs already, and that nobody has greeted."""
+        """Take a server that runs already and has had no handshake."""
         pair = cls()
         pair.life = life
         if not upstream.session.messages_in:
@@ -68,10 +68,10 @@ class Pair:
     def join(
         self, downstream: Downstream, first: Message | None, failed: Callable[[Pair], None]
     ) -> None:
-        """A client gets the server. ``first``: one of its requests, which waits for the
+        """Give the server to a client. ``first``: a request of the client, which waits for the
         server. ``failed``: called when the server fails."""
         self._downstream, self._first, self._failed = downstream, first, failed
-        self.life.supervisor.go_on(False)  # what it knows of its client is lost with it
+        self.life.supervisor.go_on(False)  # a restart would lose its state of the client
         if self.upstream is not None:
             self._connect(downstream, self.upstream)
 
@@ -86,8 +86,8 @@ class Pair:
         downstream.release()
 
     def greets(self, seconds: float) -> None:
-        """The server is asked for its handshake: it ends if `greeted` is not called in time. One
-        that has said nothing since its start has had a part of the time."""
+        """Await the handshake: the server is ended if `greeted` is not called in time. For a
+        server that has said nothing since its start, that time counts, too."""
         upstream = self.upstream
         if upstream is None:
             return
@@ -100,7 +100,7 @@ class Pair:
         self._limit = loop.call_later(left, upstream.end, text)
 
     def greeted(self) -> None:
-        """The server has answered, or its client has left."""
+        """Take note that the server has answered its handshake, or that its client has left."""
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
@@ -118,7 +118,7 @@ class Pair:
         self._connect(self._downstream, upstream)
         most = self.life.supervisor.config.delays.first_answer
         await asyncio.sleep(_LOOK)
-        # its first answer is the end of its start: others start then
+        # its start ends with its first answer, and lets others start
         while upstream.session.pending.live and not upstream.session.messages_in:
             if upstream.loop.time() >= upstream.began + most:
                 break
@@ -144,7 +144,7 @@ class Pair:
             self._failed(self)
 
     def again(self, asker: Side, message: Message) -> bool:
-        """Nothing is sent again: the next server would not know the client."""
+        """Send nothing again: the next server would not know the client."""
         return False
 
     def down(self, reason: str | None) -> None:
@@ -153,7 +153,7 @@ class Pair:
             self._end(reason)
 
     def _end(self, reason: str) -> None:
-        """The client leaves as well: what its server knew of it is lost."""
+        """Disconnect the client: its state at the server is lost."""
         if self._downstream is not None:
             self._downstream.turn_away(codes.SERVER_LOST, reason)
             if self._first is not None and self._downstream.is_open(self._first):
@@ -179,7 +179,7 @@ class Pair:
 
 
 class Spares:
-    """Keeps as many servers waiting as the configuration says. One that ends is started again.
+    """Spare servers, as many as the configuration says. A spare that ends is started again.
 
     Attributes:
         pairs: The servers, the oldest first.
@@ -197,17 +197,18 @@ class Spares:
             self.pairs.append(self._start(restarts=True))
 
     def first(self) -> Supervisor:
-        """Return the life of a server that waits. One is started if there is none."""
+        """Return the life of a spare server. If there is none, a server is started."""
         if not self.pairs:
             self.pairs.append(self._start(restarts=True))
         return self.pairs[0].life.supervisor
 
     def add(self, pair: Pair) -> None:
-        """Take one more."""
+        """Take a server as a spare."""
         self.pairs.appendleft(pair)
 
     def take(self) -> Pair:
-        """Return a server for a client: one that is there or comes soon, or else a new one."""
+        """Return a server for a client: a spare that is ready or starting, or else a new
+        server."""
         for state in ("ready", "starting"):
             for pair in self.pairs:
                 if pair.life.supervisor.status.state == state:
@@ -221,7 +222,7 @@ class Spares:
         return Pair.start(self._config, self._limits, self._meter, restarts=restarts)
 
     def take_all(self) -> list[Pair]:
-        """Return all, which are to be ended."""
+        """Remove all spares, and return them. The caller ends them."""
         found = list(self.pairs)
         self.pairs.clear()
         return found

@@ -230,8 +230,8 @@ class PerClient:
             self._end(pair)
 
     def restart(self, reason: str) -> None:
-        """End the servers of all clients, who get new ones with their next sessions, when their
-        requests are answered; and those that wait for clients."""
+        """End the spare servers at once, and the server of each client when its requests are
+        answered. The client gets a new one with its next session."""
         for downstream in list(self._pairs):
             downstream.turn_away(codes.SHUTTING_DOWN, f"{self._config.name} is restarted: {reason}")
             downstream.drain()

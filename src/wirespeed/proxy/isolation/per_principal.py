@@ -1,7 +1,8 @@
-"""A server elsewhere as each principal sees it: connections of its own, with its own credentials.
+"""The connections of each principal to a server elsewhere, with the principal's own credentials.
 
-A legacy session and a WebSocket belong to one principal for good. A request finds its connections
-by the principal that sent it, each time: over HTTP the requests of one lane are of different ones.
+A legacy session and a WebSocket belong to one principal for good. Each other request finds the
+connections of the principal that sent it: over HTTP, requests of one lane come from several
+principals.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class PerPrincipal:
     Args:
         config: The server.
         limits: The limits of its connections.
-        meter: What counts them.
-        credentials: Those of the principals.
+        meter: Counts the connections.
+        credentials: The credentials of the principals.
     """
 
     is_shared = True
@@ -67,18 +68,18 @@ class PerPrincipal:
         self._credentials = credentials
         self._places: dict[bytes, _Place] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._gone: Counter[str] = Counter()  # of places that are gone
+        self._gone: Counter[str] = Counter()  # dropped by connections that were ended
         self._n_retries = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._known: set[Downstream] = set()  # whose end is told
+        self._known: set[Downstream] = set()  # clients whose end `_closed` hears of
 
     # -- as an `Assignment` ------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Nothing is started before a principal comes."""
+        """Do nothing: connections are opened for a principal's first request."""
 
     async def prove(self) -> None:
-        """Nothing can be proved without a principal."""
+        """Do nothing: the server cannot be tried without a principal."""
 
     async def stop(self) -> None:
         """End all connections."""
@@ -91,7 +92,7 @@ class PerPrincipal:
             await asyncio.wait(self._ending)
 
     def restart(self, reason: str) -> None:
-        """Open new connections in the place of those that there are."""
+        """Replace the connections by new ones."""
         for place in self._places.values():
             place.pool.restart(reason)
 
@@ -121,21 +122,21 @@ class PerPrincipal:
     # -- clients -----------------------------------------------------------------------------------
 
     def joined(self, downstream: Downstream) -> None:
-        """A client has connected. Its first request shows who it is."""
+        """Do nothing: the client's first request tells who it is."""
 
     def left(self, downstream: Downstream) -> None:
-        """A client has left before its first request."""
+        """Do nothing: the client left before its first request."""
 
     def client_said(self, downstream: Downstream, message: Message) -> None:
-        """Drop what a client says before its first request."""
+        """Drop a notification that a client sent before its first request."""
 
     def route(self, downstream: Downstream, message: Message) -> None:
         """Refuse a request that was not bound."""
         downstream.unreachable(message)
 
     def admits(self, downstream: Downstream, message: Message) -> bool:
-        """Bind a client to the connections of the principal of its request. Returns whether the
-        request may go on. If not, it was refused."""
+        """Bind a client to the connections of the principal that sent a request. Returns whether
+        the request may go on. If not, it was refused."""
         client = outermost(downstream)
         digest: bytes | None = client.principal
         peer = downstream.peer_of(message) if client is downstream else client.peer
@@ -230,13 +231,15 @@ class PerPrincipal:
         logger.warning("%s: %s", self._config.name, str(error).partition("\n")[0])
 
     def _lost(self, who: Who) -> None:
-        """A principal has no credentials any more: its next request learns what to do."""
+        """End the connections of a principal whose credentials have ended. The error of its next
+        request says what to do."""
         place = self._places.get(who.digest)
         if place is not None and place.who == who:
             asyncio.get_running_loop().call_soon(self._drop, place)
 
     def forget(self, who: Who) -> None:
-        """The credentials of a principal are others now: connections are opened anew."""
+        """End the connections of a principal whose credentials changed. New ones are opened at its
+        next request."""
         for place in [one for one in self._places.values() if one.who.owner == who.owner]:
             self._drop(place)
 
@@ -248,9 +251,9 @@ class PerPrincipal:
             self._leave(downstream)
             if downstream.shared:
                 continue
-            if downstream.outer is not None:  # a part of a client, which opens another one
+            if downstream.outer is not None:  # a part of a client, which makes a new one
                 downstream.abort()
-            else:  # what the server knew of it is lost
+            else:  # its state at the server is lost
                 text = f"the credentials at the server {self._config.name} have changed"
                 downstream.turn_away(codes.SERVER_LOST, text)
                 downstream.drain()
@@ -276,5 +279,6 @@ class PerPrincipal:
 
 
 def _is_used(place: _Place) -> bool:
-    """Whether a client has requests here, or a connection of its own. Lanes are nobody's."""
+    """Whether a client has requests here or stays connected. A lane counts only by its
+    requests."""
     return any(not one.shared or one.session.inflight.live for one in place.downstreams)

@@ -282,7 +282,7 @@ class Pool:
             task.add_done_callback(lambda done: self._replacing.pop(owner, None))
 
     def restart(self, reason: str) -> None:
-        """Put new servers in the place of those that run. Their requests are answered first."""
+        """Replace the servers that run by new ones, once their requests are answered."""
         for owner in list(self._running):
             self._recycle(owner, reason)
 

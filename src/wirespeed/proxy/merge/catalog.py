@@ -76,7 +76,7 @@ class CatalogKey(NamedTuple):
         is_modern: Whether they are of 2026-07-28.
         version: Their revision.
         capabilities: What they can do, as text.
-        principal: Who they are, where a server sees that; else None.
+        principal: The clients' principal, if a server sees principals; else None.
     """
 
     grant: PrincipalGrant | None
@@ -174,8 +174,8 @@ class MergedCatalog:
         envelope: The envelope of one of them. It goes with the requests that the proxy makes for
             all of them.
         clients: Those that use it.
-        skills: The skills of servers, which may be kept for all of them.
-        is_over: Whether another one has taken its place.
+        skills: The skills of servers that may be kept for all clients, by server.
+        is_over: Whether a new catalog has taken its place.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class MergedCatalog:
         self._listings: dict[tuple[str, str], _Kept] = {}
         self._asking: dict[tuple[str, str, Member | None], _Asking] = {}
         self._lists: dict[str, MergedList] = {}
-        self.skills: dict[str, SkillListing] = {}  # that all clients may keep, by server
+        self.skills: dict[str, SkillListing] = {}  # by server
 
     def leave(self, client: MergedClient) -> None:
         """A client has left."""

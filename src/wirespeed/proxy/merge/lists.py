@@ -235,7 +235,7 @@ def _seen(
                     if server in with_skills:
                         key, text = renamed(server, key, text)
                     elif server_in(key) in with_skills:
-                        continue  # such a URI is read at the other server
+                        continue  # this URI leads to the server of that name
                 yield server, key, text
                 continue
             shown = names[server].described(kind.name, key, text)

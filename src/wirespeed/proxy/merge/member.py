@@ -39,7 +39,7 @@ class MergedService(Protocol):
 
     @property
     def sees_users(self) -> bool:
-        """Whether the server sees each principal as itself."""
+        """Whether the server knows principals (`identity`)."""
 
     async def hold(self) -> None:
         """Start the server, if nobody else holds it."""

@@ -186,7 +186,7 @@ class MergedRequests:
             if hello is None or "resources" not in hello["capabilities"]:
                 continue
             if is_of_skills(uri) and settings_of(hello["capabilities"]) is not None:
-                error = error or self.not_found(uri, catalog.is_modern)  # nor whose it is
+                error = error or self.not_found(uri, catalog.is_modern)  # nor its server
                 continue
             try:
                 member, _ = await self._client.joined_to(offer, catalog.is_modern)

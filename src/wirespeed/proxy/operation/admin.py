@@ -1,5 +1,5 @@
-"""The admin listener: its paths and who may see them, what an operator may do with a server, and
-the last warnings and errors."""
+"""The admin listener: its paths and their access, the actions of an operator, and the last
+warnings and errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 50  # warnings and errors that are kept
 MAX_TEXT = 500  # characters of one of them
-ACTIONS = ("drain", "resume", "restart")  # of an operator with a server
+ACTIONS = ("drain", "resume", "restart")  # that an operator can take at a server
 LOGGERS = ("wirespeed.proxy", "wirespeed.server")
 # No answer is for another page, nor for a cache.
 _FIELDS = {
@@ -212,10 +212,11 @@ class AdminService:
         target.authority = self.auth
         return target
 
-    # -- what an operator does -------------------------------------------------------------------
+    # -- actions of an operator
+    # --------------------------------------------------------------------
 
     async def _obey(self, name: str, action: str) -> None:
-        """Do something with a server of this process. LookupError: there is no such server.
+        """Carry out an action at a server of this process. LookupError: no server has this name.
         ValueError: there is no such action."""
         found = [one for one in self._services() if one.config and one.name == name]
         if not found:
@@ -223,9 +224,9 @@ class AdminService:
         await found[0].control(action)
 
     async def _control(self, request: HttpRequest) -> HttpResponse:
-        """Do something with a server, in all workers."""
+        """Carry out an action at a server, in all workers."""
         origin, host = request.headers.get("origin"), request.headers.get("host", "")
-        if origin is not None and origin != f"http://{host}":  # not of another port either
+        if origin is not None and origin != f"http://{host}":  # nor a page of another port
             return HttpResponse(403, "this page may not do that\n", _FIELDS)
         action, _, name = request.path[1:].partition("/")
         missing: list[int] = []
@@ -238,7 +239,7 @@ class AdminService:
         except ValueError as exc:
             return HttpResponse(400, f"{exc}\n", _FIELDS)
         if missing:
-            text = f"no answer of worker {', '.join(map(str, missing))}\n"
+            text = f"no answer from worker {', '.join(map(str, missing))}\n"
             return HttpResponse(502, text, _FIELDS)
         return HttpResponse(200, "done\n", _FIELDS)
 
@@ -281,7 +282,7 @@ class Guarded(CustomRoute):
 
 
 class Control(Guarded):
-    """An action of an operator: below its path are the names of servers."""
+    """The path of an action. The names of servers are below it."""
 
     answers_below = True
 

@@ -1,4 +1,4 @@
-"""The configuration that is in force, as people may see it: without secrets."""
+"""The configuration in force, without secrets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ MAX_TEXT = 300  # characters of one text
 
 
 def in_force(config: ProxyConfig) -> dict[str, Any]:
-    """Return what differs from the defaults, as JSON. What ``repr`` does not show is hidden, and so
-    are the arguments and variables of commands, and the values of header fields."""
+    """Return the values that differ from the defaults, as JSON. Fields that ``repr`` does not show
+    are hidden, and so are the arguments and variables of commands, and the values of header
+    fields."""
     return _fields(config)
 
 

@@ -71,7 +71,7 @@ class Meter:
         n_clients: The clients so far.
         n_replaced: The servers whose place another one has taken.
         history: What happened in the last minutes, if somebody takes samples.
-        hour: The same by minutes; the number of a minute is in the place of the tick.
+        hour: The same by minutes, with the number of the minute in place of the tick.
         breakdown: Its requests by tool and by principal; None: they are not measured.
     """
 
@@ -131,7 +131,7 @@ class Meter:
         self.n_replaced += 1
 
     def connected(self, upstream: Upstream) -> None:
-        """A connection to a server is there."""
+        """Count a new connection to a server."""
         upstream.observe(self.observer, self.breakdown)
         self._upstreams[upstream] = None
 
@@ -165,7 +165,7 @@ class Meter:
 
     @property
     def n_cached(self) -> int:
-        """The requests that were answered by kept lists, of the connections that there are."""
+        """The requests that were answered from kept lists, by connections that are open."""
         return sum(one.lists.n_found for one in self._upstreams if one.lists is not None)
 
     @property
@@ -230,18 +230,18 @@ class Meter:
         return list(found.values())
 
 
-# The key of all that have no place of their own in a breakdown.
+# The key for all tools or principals without a place of their own in a breakdown.
 OTHER = b""
 
 
 class Share(msgspec.Struct, array_like=True):
-    """The requests of one tool or one principal.
+    """The requests of one tool or of one principal.
 
     Attributes:
-        codes: How many failed, by the code of the error; 1: cancelled.
-        buckets: By duration, each for itself.
-        recent, recent_errors, recent_buckets: The same of the last minute; errors without what
-            clients have cancelled.
+        codes: The number of failed requests, by the code of the error; 1: cancelled.
+        buckets: The number of requests, by duration; not cumulative.
+        recent, recent_errors, recent_buckets: The same in the last minute. Requests that clients
+            cancelled are not errors.
     """
 
     name: str

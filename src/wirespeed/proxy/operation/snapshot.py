@@ -130,10 +130,11 @@ class EndpointEntry(msgspec.Struct):
         servers: The first of them.
         hour: The history by minutes.
         tools, principals: Its requests by tool and by principal.
-        hooks: What hooks did; empty without any.
-        search: The searches and the calls by a tool of the search; empty without one.
+        hooks: The counts of its hooks; empty without hooks.
+        search: The number of searches and of calls by ``call_tool``; empty without a tool search.
         skills: Its skills, where they must be approved; else None.
-        cached_lists: The requests that were answered by kept lists, of the connections there are.
+        cached_lists: The requests that were answered from kept lists, by connections that are
+            open.
         drained: Whether an operator has taken it out of use.
     """
 
@@ -248,8 +249,8 @@ class Facts(msgspec.Struct):
         reloaded: When the last reload ended, in Unix seconds; None before the first.
         coming: The servers that are started to take a place, and why one could not be started so
             far; "" as long as none of its starts has failed.
-        draining: Whether it takes no new clients, and ends soon.
-        configuration: What is in force, without secrets.
+        draining: Whether the proxy takes no new clients and ends soon.
+        configuration: The configuration in force, without secrets.
     """
 
     version: str
@@ -507,8 +508,9 @@ def word_of(supervisor: Supervisor) -> str:
 
 
 def state_of(service: ProxyEndpoint) -> str:
-    """Return the state of an endpoint. A server of one client, or of one principal, fails for that
-    alone. While a server is replaced, two run in one place: it is enough that one of them is up."""
+    """Return the state of an endpoint. A server that belongs to one client or one principal fails
+    for that one alone. While a server is replaced, two run in its place: it is enough that one of
+    them is up."""
     if service.is_drained:
         return DRAINED
     supervisors = [one for one in service.supervisors if not one.retired]
@@ -526,8 +528,8 @@ def state_of(service: ProxyEndpoint) -> str:
 
 
 def is_required(service: ProxyEndpoint) -> bool:
-    """Return whether the proxy is not ready without it. One that an operator has drained is no
-    fault."""
+    """Return whether the proxy is ready only with this server. A server that an operator has
+    drained does not count."""
     return not service.is_drained and (service.config is None or service.config.required)
 
 

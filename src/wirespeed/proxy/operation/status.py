@@ -149,7 +149,7 @@ def _shares(found: list[Share]) -> list[dict[str, Any]]:
 
 
 def _hour(samples: Iterable[Sample], last: int) -> dict[str, list[float | None]]:
-    """Return what is plotted of the last hour, by minutes."""
+    """Return the numbers of the last hour for the charts, by minutes."""
     return plotted(samples, int(last * TICK // MINUTE), MINUTES, MINUTE)
 
 

@@ -1,4 +1,5 @@
-"""The other workers of a port: their numbers, the sum of all, and what an operator asks of each."""
+"""The other workers of a port: their numbers, the sum of all, and an operator's actions in
+each."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 PATIENCE = 1.0  # seconds that a worker has for its answer
 MAX_ANSWER = 1 << 24
 QUESTION, COMMAND = b"?", b"!"
-# Fields of `EndpointEntry` that are added up.
+# Fields of `EndpointEntry` that are summed up.
 _SUMS = (
     "of_clients", "of_servers", "supervision", "garbage", "breakers", "flow", "refused", "cut",
     "dropped", "server_states", "hooks", "search",
@@ -139,7 +140,7 @@ def _summed(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def grouped(many: Iterable[_T], name: str) -> dict[Any, list[_T]]:
-    """Return lists of those with the same attribute."""
+    """Group values by an attribute."""
     found: dict[Any, list[_T]] = {}
     for one in many:
         found.setdefault(getattr(one, name), []).append(one)
@@ -147,20 +148,21 @@ def grouped(many: Iterable[_T], name: str) -> dict[Any, list[_T]]:
 
 
 def columns(rows: Iterable[list[int]]) -> list[int]:
-    """Add rows up."""
+    """Add rows, number by number."""
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
-# -- asking them -----------------------------------------------------------------------------------
+# -- messages between workers
+# -----------------------------------------------------------------------------------
 
 
 class Neighbours:
-    """The other workers of one port: each asks all others for their numbers when somebody asks it,
-    and tells them what an operator wants.
+    """The other workers of one port. A worker that is asked for numbers asks all others for
+    theirs, and passes an operator's action on to them.
 
     Each worker has a mailbox, a pair of sockets that was made before the workers were forked. A
-    question is one byte with one end of a new pair of sockets; the answer is what comes there until
-    its end. A command is another byte; what is wanted comes first over the new pair.
+    question is one byte with one end of a new pair of sockets, over which the answer comes. A
+    command is a different byte; the action comes first over the new pair.
 
     Args:
         n: The number of all workers.
@@ -179,13 +181,13 @@ class Neighbours:
         take: Callable[[], Awaitable[Snapshot]],
         obey: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """Answer the others. ``worker``: the number of this process. ``obey``: does what is wanted
-        of a server."""
+        """Begin to answer the others. ``worker``: the number of this process. ``obey``: carries
+        out an action at a server."""
         box = self._pairs[worker][0]
         asyncio.get_running_loop().add_reader(box.fileno(), self._receive, box, take, obey)
 
     def stop(self, worker: int) -> None:
-        """Answer no more."""
+        """Stop answering."""
         asyncio.get_running_loop().remove_reader(self._pairs[worker][0].fileno())
         for task in self._answering:
             task.cancel()
@@ -214,7 +216,7 @@ class Neighbours:
         return [found for found in answers if found is not None], missing
 
     async def tell(self, worker: int, name: str, action: str) -> list[int]:
-        """Have all workers but this one do something with a server. Returns the numbers of those
+        """Have all other workers carry out an action at a server. Returns the numbers of those
         that did not answer."""
         others = self._others(worker)
         sent = msgspec.msgpack.encode((name, action))
@@ -232,7 +234,7 @@ class Neighbours:
             return None
 
     async def _talk(self, worker: int, kind: bytes, sent: bytes) -> bytes | None:
-        """Return what a worker answers; None: nothing in time."""
+        """Return the answer of a worker; None: it did not answer in time."""
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)
@@ -253,7 +255,7 @@ class Neighbours:
 
 
 async def _all_of(asker: socket.socket) -> bytes | None:
-    """Return what comes over a socket until its end; None: it is too much."""
+    """Read a socket until its end; None: there were too many bytes."""
     found = bytearray()
     while data := await asyncio.get_running_loop().sock_recv(asker, 1 << 18):
         found += data

@@ -64,7 +64,7 @@ class MiddlewareStack:
         chain: What every request passes first; None without middleware.
         asks: What every question to a client passes first; None without middleware.
         observer: What counts and traces the requests of every connection made from now on, or None.
-        watch: What every notification is shown to, both ways, or None.
+        watch: Sees every notification, both ways; or None.
     """
 
     chain: Chain | None

@@ -120,7 +120,7 @@ class LimitResponses:
             kept.append(block)
             room -= size
         shorter = Reply.result({**result, "content": kept})
-        return shorter if len(shorter.data) <= self._max else None  # what is no text may be long
+        return shorter if len(shorter.data) <= self._max else None  # images may be long, too
 
 
 class CacheResults:

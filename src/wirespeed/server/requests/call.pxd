@@ -89,8 +89,8 @@ cdef class Serving(SessionConnection):
     cdef bytes modern_end              # what every modern result ends with, behind its own members
     cdef readonly set running          # calls whose handlers are suspended
     cdef bint dropping                 # notifications are being dropped
-    cdef object asks                   # what every question passes first (middleware), or None
-    cdef object watch                  # what every notification is shown to, or None
+    cdef object asks                   # middleware around every question, or None
+    cdef object watch                  # sees every notification, or None
     cdef readonly unsigned long thread
     cdef readonly long long serial     # unique among the connections of this process
     cdef readonly Observer observer    # counts and traces requests, or None

@@ -1,1 +1,1 @@
-"""Skills of a server: what `Server.add_skills` takes, served in both eras."""
+"""Skills of a server (`Server.add_skills`), served in both eras."""

@@ -1,4 +1,4 @@
-"""Files of skills: in memory with the folders above them, and as the resources that are read."""
+"""Files of skills: in memory, with the folders above them; and as resources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ServedFile:
-    """A file of skills, as it is sent."""
+    """A file, in its wire form."""
 
     __slots__ = ("data", "is_text", "mime_type", "owners", "uri")
 
@@ -35,7 +35,7 @@ class ServedFile:
         kind = FolderFile(name, data)
         self.mime_type = MARKDOWN if name == SKILL_FILE else kind.mime_type
         self.is_text = kind.is_text
-        self.owners: tuple[SkillEntry, ...] = ()  # the skills that it is a part of
+        self.owners: tuple[SkillEntry, ...] = ()  # the skills that have it
 
 
 class SkillFiles:
@@ -51,8 +51,8 @@ class SkillFiles:
         self._folders: dict[str, dict[str, ResourceEntry]] | None = None
 
     def folder(self, uri: str, sees: Callable[[SkillEntry], bool] | None) -> list[ResourceEntry]:
-        """The direct children of a folder; none if there is no such folder. ``sees``: whether the
-        client sees a skill; None: every one."""
+        """The direct children of a folder; none if there is no such folder. ``sees``: Whether the
+        client sees a skill; None: it sees all."""
         if sees is None:
             if self._folders is None:
                 self._folders = _tree(self.files.values(), self.entries)
@@ -142,7 +142,7 @@ class ListedHead(Resource):
     ) -> None:
         super().__init__(entry, scopes=scopes)
         self._find = find
-        self._own = entry.uri  # a server that this one is mounted on may show another
+        self._own = entry.uri  # a server on which this one is mounted may change the entry's URI
 
     def read(self, call: Call, message: Message) -> Any:
         found = self._find(self._own, call)

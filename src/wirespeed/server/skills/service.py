@@ -1,4 +1,4 @@
-"""Service of skills: the requests for what `Server.add_skills` has added, in both eras.
+"""The requests for skills of a server (`Server.add_skills`), in both eras.
 
 ``skills/list``, ``skills/get`` and ``resources/directory/read`` of the extension
 ``io.modelcontextprotocol/skills`` (`wirespeed.skills.model`), and the files by ``resources/read``.
@@ -92,8 +92,8 @@ class SkillService:
 
     Attributes:
         server: The server.
-        items: The skills that are in memory, by their URIs: what `Visibility` looks at.
-        tags: Their tags.
+        items: The skills in memory, by their URIs. `Visibility` reads it.
+        tags: The tags of these skills.
     """
 
     def __init__(self, server: SkillHost) -> None:
@@ -161,7 +161,8 @@ class SkillService:
         return KeptSkills(options, hints, lambda: by_uri, None)
 
     def changed(self, uris: Iterable[str]) -> None:
-        """Skills were added or read again; from any thread. ``uris``: files that are others now."""
+        """Take note that skills were added or read again. Any thread may call it. ``uris``: The
+        files that changed."""
         self._pages = {}
         self.tags = {
             uri: source.tags for source in self._sources if source.tags for uri in source.skills
@@ -190,12 +191,13 @@ class SkillService:
                 head = ListedHead(shown_as, self._find, source.scopes or ())
                 try:
                     fixed.add(uri, shown_as, head, source.tags)
-                except ValueError as exc:  # of what was added since
+                except ValueError as exc:  # another resource has the URI meanwhile
                     logger.warning("%s is not listed among the resources: %s", uri, exc)
                 else:
                     self._heads[uri] = entry
 
-    # -- who sees what -----------------------------------------------------------------------------
+    # -- visibility
+    # --------------------------------------------------------------------------------
 
     def _shows(self, client: Call | Serving) -> Shows | None:
         return self.server.visibility.of("skills", client)
@@ -203,7 +205,8 @@ class SkillService:
     def _sees(
         self, source: SkillSource, client: Call | Serving, shows: Shows | None
     ) -> Callable[[SkillEntry], bool] | None:
-        """Whether a client sees a skill of a source, as a function; None: it sees all of them."""
+        """Return the function that tells whether a client sees a skill of a source; None: it sees
+        all."""
         if shows is None:
             return None
         auth, peer = self.server.auth, client.peer
@@ -343,8 +346,8 @@ class SkillService:
     # -- resources/read ----------------------------------------------------------------------------
 
     def _find(self, uri: str, client: Call | Serving | None) -> Resource | None:
-        """The file under a URI, if the client sees a skill that it is a part of. The file of a
-        catalog is looked for when it is read."""
+        """Return the file with a URI, if the client sees a skill that has it. A file of a catalog
+        is looked up when it is read."""
         shows = None if client is None else self._shows(client)
         for source in self._sources:
             if not isinstance(source, KeptSkills):

@@ -57,13 +57,14 @@ class SkillSource:
 
     @property
     def skills(self) -> Mapping[str, SkillEntry]:
-        """The skills that are in memory, by their URIs; none of a catalog."""
+        """The skills in memory, by their URIs; empty for a catalog."""
         return {}
 
     def reload(self) -> bool:
-        """Read the folder again, from any thread: clients get the old skills or the new ones, never
-        a mixture. Returns whether something changed. If the folder cannot be read, or exceeds a
-        limit, the old skills stay, and the error is raised. Of other sources it does nothing."""
+        """Read the folder again. Any thread may call it: clients get the old skills or the new
+        ones, never a mixture. Returns whether something changed. If the folder cannot be read, or
+        exceeds a limit, the old skills stay, and the error is raised. It does nothing for other
+        sources."""
         return False
 
 
@@ -72,8 +73,8 @@ class KeptSkills(SkillSource):
 
     Args:
         load: Reads them.
-        changed: Called with the files that differ when they were read again; None: they are never
-            read again.
+        changed: Called with the URIs of files that changed, after they were read again; None: they
+            are never read again.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class CatalogSkills(SkillSource):
         try:
             entry_of(_encode(entry))
             problem = excess(entry, self.limits.files, self.limits.size)
-        except (ValueError, TypeError, RecursionError) as exc:  # or it has no form in JSON
+        except (ValueError, TypeError, RecursionError) as exc:  # or a value has no form in JSON
             problem = str(exc)
         if problem is None:
             return entry
@@ -159,7 +160,7 @@ class CatalogSkills(SkillSource):
         return None
 
     async def entries(self) -> list[SkillEntry] | None:
-        """The listed skills that are valid; None if the catalog cannot be asked now."""
+        """Return the listed skills that are valid; None if the catalog fails."""
         try:
             found = list(await self._bounded(self.catalog.entries()))
         except Exception as exc:
@@ -183,15 +184,15 @@ class CatalogSkills(SkillSource):
         return entry if entry is not None and entry.uri == uri else None
 
     async def around(self, uri: str) -> AsyncIterator[SkillEntry]:
-        """The skills that a file or a folder may be a part of, the innermost first."""
+        """Return the skills that may have a file or a folder, the innermost first."""
         for root in roots_above(uri):
             entry = await self.entry(root)
             if entry is not None:
                 yield entry
 
     async def read(self, uri: str, sees: Callable[[SkillEntry], bool]) -> bytes | None:
-        """The bytes of a file that a skill which the client sees names; None if there is none.
-        ProtocolError: they are other bytes than the skill says."""
+        """Return the bytes of a file, if a skill that the client sees names it; else None.
+        ProtocolError: they differ from the skill's entry."""
         async for entry in self.around(uri):
             if not sees(entry):
                 continue
