@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 META_PREFIX = "io.modelcontextprotocol/"
+APPS_EXTENSION = META_PREFIX + "ui"
 TASKS_EXTENSION = META_PREFIX + "tasks"  # the extension for tasks of 2026-07-28
 
 # The answering server, the subscription, the task: true of one connection alone.

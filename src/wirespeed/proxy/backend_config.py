@@ -582,11 +582,12 @@ def check_types(config: Any) -> None:
 def kinds_of(config: Any) -> dict[str, Any]:
     """The annotations of a class, as they mean in its module."""
     from wirespeed.client.targets import Http, Socket, WebSocket
+    from wirespeed.server.extensions import Extension
     from wirespeed.server.server import Server
     from wirespeed.transport.child.command import Stdio
 
-    targets = (Http, Server, Socket, Stdio, WebSocket)
-    known = {**config.__post_init__.__globals__, **{one.__name__: one for one in targets}}
+    named = (Extension, Http, Server, Socket, Stdio, WebSocket)
+    known = {**config.__post_init__.__globals__, **{one.__name__: one for one in named}}
     return {one.name: eval(str(one.type), known) for one in fields(config)}
 
 

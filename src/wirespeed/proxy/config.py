@@ -8,18 +8,25 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
+from wirespeed.protocol.meta import APPS_EXTENSION, TASKS_EXTENSION
 from wirespeed.proxy.backend_config import NAME, BackendConfig, RateConfig, ToolRules, check_types
+from wirespeed.skills.model import SKILLS_EXTENSION
 from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.address import parse
 from wirespeed.transport.http.options import check_name, default_name
 from wirespeed.transport.options import is_token
 
+if TYPE_CHECKING:
+    from wirespeed.server.extensions import Extension
+
 SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
+# The extensions that the endpoint of all servers knows by itself.
+_OWN = frozenset({APPS_EXTENSION, SKILLS_EXTENSION, TASKS_EXTENSION})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +244,10 @@ class ProxyConfig:
             ``"approved"``. ``wirespeed skill approve`` writes it. What is changed there holds from
             the next request on. Without the file, or with one that is not valid, nothing is
             approved.
+        extensions: Extensions whose methods pass at the endpoint of all servers. It declares one of
+            them to a client if exactly one server has it that the client may use; an extension
+            without methods, if any has it. The functions of an `Extension` are not called here:
+            those of the server are. The extensions for tasks, skills and apps are known.
         tool_search: A search in place of the list of tools, at the endpoint of all servers.
         tracing: Whether ``wirespeed proxy`` makes spans of requests with OpenTelemetry, as the
             variables of its environment say. In Python, call `wirespeed.ext.otel.instrument`.
@@ -259,6 +270,7 @@ class ProxyConfig:
     name: str | None = None
     tracing: bool = False
     approvals: str | None = None
+    extensions: tuple[Extension, ...] = ()
     tool_search: ToolSearch | None = None
 
     @property
@@ -297,6 +309,7 @@ class ProxyConfig:
         held = [one.name for one in self.backends if one.skills == "approved"]
         if held and self.approvals is None:
             raise ValueError(f"the skills of {held[0]} need approvals: the file that has these")
+        self._check_extensions()
         self._check_listeners()
         self._check_principals()
         self._check_identities()
@@ -313,6 +326,26 @@ class ProxyConfig:
                 if place != 0:  # any free port
                     places.append((f"{address.host}:{place}", url))
         _check_differ("{} and {} have the same address, {}", places)
+
+    def _check_extensions(self) -> None:
+        names: set[str] = set()
+        methods: set[str] = set()
+        for one in self.extensions:
+            if one.name in _OWN:
+                raise ValueError(f"the proxy has the extension {one.name} by itself")
+            if one.name in names:
+                raise ValueError(f"there are two extensions {one.name}")
+            of_one = {*one.handlers, *one.notifications}
+            if clash := sorted(methods & of_one):
+                raise ValueError(f"two extensions have {', '.join(clash)}")
+            names.add(one.name)
+            methods |= of_one
+        for one in self.extensions:
+            if lacks := sorted({*one.depends} - names - _OWN):
+                raise ValueError(
+                    f"the extension {one.name} depends on {', '.join(lacks)}, which the proxy does "
+                    "not have"
+                )
 
     def _check_identities(self) -> None:
         found = [one for one in self.backends if one.identity is not None]

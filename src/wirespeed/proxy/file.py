@@ -51,6 +51,7 @@ from wirespeed.proxy.file_keys import (
     ProcessKeys,
     TopKeys,
 )
+from wirespeed.server.extensions import Extension
 from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.child.command import ProcessLimits, Stdio
 from wirespeed.transport.child.process import launch_faults
@@ -113,6 +114,11 @@ def load(
         top["auth"] = _authorization(document, "proxy.auth", top["auth"])
     if "audit" in top:
         top["audit"] = _audit(document, top["audit"])
+    if "extensions" in top:
+        top["extensions"] = tuple(
+            _extension(document, f"proxy.extensions[{i}]", one)
+            for i, one in enumerate(top["extensions"])
+        )
     if "approvals" in top:
         top["approvals"] = approvals_in(document)
     if "name" in top:
@@ -301,6 +307,13 @@ def _identity(document: Document, place: str, keys: IdentityKeys) -> IdentityCon
         if name in given:
             given[name] = document.resolve(given[name])
     return _made(document, place, IdentityConfig, given)
+
+
+def _extension(document: Document, place: str, name: str) -> Extension:
+    found = _loaded(document, place, name)
+    if not isinstance(found, Extension):
+        raise ConfigError(f"{document.source}: {place}: {name} is not an Extension")
+    return found
 
 
 def _loaded(document: Document, place: str, name: str) -> Any:

@@ -406,6 +406,10 @@ TopKeys: Any = _keys(
     admin=AdminKeys,
     tracing="Whether requests are traced with OpenTelemetry; OTEL_… says how.",
     approvals="The file with the skills that are approved, for servers with skills approved.",
+    extensions=Annotated[
+        tuple[str, ...],
+        Meta(description="MODULE:NAME of each extension that passes at the endpoint of all."),
+    ],
     name="Its name: in session ids, metrics and the audit log. Not secret.",
     tool_search=SearchKeys,
 )

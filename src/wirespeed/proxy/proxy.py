@@ -188,7 +188,8 @@ class Proxy:
             return next(iter(services.values()))
         from wirespeed.proxy.merge.merged import Merged  # most proxies have one server
 
-        merged = Merged(_offers(config, services), config.page_size, config.ready_within)
+        offers = _offers(config, services)
+        merged = Merged(offers, config.page_size, config.ready_within, config.extensions)
         return ProxyService(config, "proxy", merged, self._attached(None))
 
     def _adopt(
@@ -470,7 +471,8 @@ class Proxy:
             self._whole.replaced("the servers were changed")
         self._adopt(config, services, whole)
         if (merged := _merged(whole)) is not None:
-            await merged.replace(_offers(config, services), config.page_size, config.ready_within)
+            offers = _offers(config, services)
+            await merged.replace(offers, config.page_size, config.ready_within, config.extensions)
         self.config, self._services, self._whole = config, services, whole
         for gone in self._meters.keys() - services.keys() - self._coming.keys() - {None}:
             del self._meters[gone]

@@ -26,7 +26,7 @@ SHOWN = frozenset({"prefix", "tools", "lite", "required", "tool_search", "hooks"
 LIVE = frozenset(
     {
         *("backends", "listen", "limits", "shutdown_grace", "drain_delay", "page_size", "watch"),
-        *("ready_within", "rate", "principals", "auth", "tool_search", "approvals"),
+        *("ready_within", "rate", "principals", "auth", "tool_search", "approvals", "extensions"),
     }
 )
 

@@ -21,7 +21,6 @@ import msgspec
 from wirespeed.errors import ProtocolError, RemoteError, TransportError, WirespeedError
 from wirespeed.merging import KINDS, LISTED, Kind, joined_instructions
 from wirespeed.protocol import codes
-from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import (
     META_CLIENT_CAPABILITIES,
     META_CLIENT_INFO,
@@ -31,10 +30,9 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.merge.lists import MergedList, ServerListing, merge, modern
 from wirespeed.proxy.merge.member import Hello, Member, checked, text_of
-from wirespeed.proxy.merge.skill_uris import merged_settings, settings_of
+from wirespeed.proxy.merge.skill_uris import settings_of
 from wirespeed.proxy.own_requests import own_info, params_of, unsupported
 from wirespeed.proxy.upstream import ServerLost
-from wirespeed.skills.model import SKILLS_EXTENSION
 from wirespeed.transport.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.access.grants import PrincipalGrant
     from wirespeed.proxy.merge.client import MergedClient
+    from wirespeed.proxy.merge.extensions import MergedExtensions
     from wirespeed.proxy.merge.member import Offer
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.merge.skills import SkillListing
@@ -59,8 +58,6 @@ _LOOKED_AT = ("sampling", "elicitation", "roots", "tasks", "extensions")
 
 # What need not be known of a server but that it has it.
 _PLAIN = ("logging", "completions")
-# Extensions without methods of their own: what they add are members of tools and resources.
-_WITHOUT_METHODS = ("io.modelcontextprotocol/ui",)
 # What stands in ``_meta`` of requests that the proxy makes for all clients of a kind.
 _ENVELOPE = (META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES, META_CLIENT_INFO)
 
@@ -315,7 +312,7 @@ class MergedCatalog:
     def _client_of(self, offer: Offer) -> MergedClient | None:
         """Return a client that may use a server: one that has it already, or else any."""
         found = [one for one in self.clients if not one.is_closed and offer in one.offers]
-        joined = (one for one in found if one.joined(offer) is not None)
+        joined = (one for one in found if one.joined(offer.service.name) is not None)
         return next(joined, found[0] if found else None)
 
     async def _greet(self, client: MergedClient, offer: Offer) -> tuple[Hello, Member]:
@@ -361,7 +358,7 @@ class MergedCatalog:
         asked: dict[str, _Asking] = {}
         is_own = False
         for offer in offers:
-            name, member = offer.service.name, client.joined(offer)
+            name, member = offer.service.name, client.joined(offer.service.name)
             own = member if member is not None and not member.is_shared else None
             is_own |= own is not None
             kept = self._listings.get((kind.method, name)) if own is None else None
@@ -455,7 +452,7 @@ class MergedCatalog:
             self._lists.pop(kind.method, None)
         if was_known:
             for client in list(self.clients):
-                if not client.has_joined(name):
+                if client.joined(name) is None:
                     client.tell_change(capability)
 
     def lost(self, member: Member) -> None:
@@ -469,11 +466,14 @@ class MergedCatalog:
 # -- what the servers say of themselves, as one ----------------------------------------------------
 
 
-def capabilities(hellos: Iterable[Hello], *, is_whole: bool) -> dict[str, Any]:
+def capabilities(
+    hellos: Iterable[Hello], extensions: dict[str, Any], *, is_whole: bool
+) -> dict[str, Any]:
     """Return what the endpoint can do: what a server can, as far as its requests can be told apart.
     Tasks are missing if several servers have them: their ids do not say whose they are.
 
-    ``is_whole``: Whether no server is missing. One that comes later may have any list.
+    ``extensions``: As of `MergedExtensions.declared`. ``is_whole``: Whether no server is missing.
+    One that comes later may have any list.
     """
     found = [hello["capabilities"] for hello in hellos]
     union: dict[str, Any] = {}
@@ -489,22 +489,8 @@ def capabilities(hellos: Iterable[Hello], *, is_whole: bool) -> dict[str, Any]:
     having = [one["tasks"] for one in found if "tasks" in one]
     if len(having) == 1:
         union["tasks"] = having[0]
-    extensions = _extensions([one.get("extensions") for one in found])
-    if (skills := merged_settings(found)) is not None:
-        extensions[SKILLS_EXTENSION] = skills
     if extensions:
         union["extensions"] = extensions
-    return union
-
-
-def _extensions(found: list[Any]) -> dict[str, Any]:
-    """Return the extensions whose methods the endpoint serves."""
-    found = [one for one in found if isinstance(one, dict)]
-    union: dict[str, Any] = {}
-    for name in (*_WITHOUT_METHODS, TASKS_EXTENSION):
-        having = [one[name] for one in found if name in one]
-        if having and (name != TASKS_EXTENSION or len(having) == 1):
-            union[name] = having[0]
     return union
 
 
@@ -517,22 +503,28 @@ def instructions(hellos: dict[str, Hello]) -> dict[str, str]:
     return {} if joined is None else {"instructions": joined}
 
 
-def initialize_result(version: str, hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
+def initialize_result(
+    version: str, hellos: dict[str, Hello], extensions: MergedExtensions, *, is_whole: bool
+) -> Hello:
     """Return the result of ``initialize``. ``is_whole``: Whether no server is missing."""
+    declared = extensions.declared(hellos, modern=False)
     return {
         "protocolVersion": version,
-        "capabilities": capabilities(hellos.values(), is_whole=is_whole),
+        "capabilities": capabilities(hellos.values(), declared, is_whole=is_whole),
         "serverInfo": own_info(),
         **instructions(hellos),
     }
 
 
-def discover_result(hellos: dict[str, Hello], *, is_whole: bool) -> Hello:
+def discover_result(
+    hellos: dict[str, Hello], extensions: MergedExtensions, *, is_whole: bool
+) -> Hello:
     """Return the result of ``server/discover``. ``is_whole``: Whether no server is missing."""
+    declared = extensions.declared(hellos, modern=True)
     first, *others = (hello.get("supportedVersions", []) for hello in hellos.values())
     return {
         "supportedVersions": [v for v in first if all(v in other for other in others)],
-        "capabilities": capabilities(hellos.values(), is_whole=is_whole),
+        "capabilities": capabilities(hellos.values(), declared, is_whole=is_whole),
         **instructions(hellos),
         **modern([*hellos.values(), *([] if is_whole else [{}])]),
     }

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -57,6 +57,7 @@ _CHANGED = {
 }
 
 Params = dict[str, Any]
+Answer: TypeAlias = "Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]"
 
 
 class MergedClient:
@@ -91,7 +92,7 @@ class MergedClient:
         self._subscriptions: Subscriptions | None = None
         self._requests = MergedRequests(self)
         self._skills = MergedSkills(self)
-        self._methods: dict[str, Callable[[Message, Params, bool], Coroutine[Any, Any, Any]]] = {
+        self._methods: dict[str, Answer] = {
             "server/discover": self._discover,
             "logging/setLevel": self._set_level,
             LIST: self._skills.listed,
@@ -160,15 +161,10 @@ class MergedClient:
             found.level = self._level
         return found
 
-    def joined(self, offer: Offer) -> Member | None:
+    def joined(self, name: str) -> Member | None:
         """Return the client's connection to a server, if there is one."""
-        found = self.members.get(offer.service.name)
-        return None if found is None or found.upstream is None else found
-
-    def has_joined(self, name: str) -> bool:
-        """Whether the client has a connection to a server."""
         found = self.members.get(name)
-        return found is not None and found.upstream is not None
+        return None if found is None or found.upstream is None else found
 
     async def ready(self, member: Member) -> Member:
         """Return a server, after a new handshake if its connection was lost. WirespeedError: it is
@@ -219,11 +215,13 @@ class MergedClient:
         elif method == "completion/complete":
             self.start(message, self._requests.complete(message, modern))
         elif method.startswith("tasks/"):
-            self.start(message, self._requests.pass_to_the_only_one(message, modern))
+            self.start(message, self._requests.pass_of_task(message, modern))
         elif method == "subscriptions/listen" and modern:
             self.start(message, self._subscribe(message))
         elif (function := self._methods.get(method)) is not None:
             self.start(message, self._answered_by(function, message, modern))
+        elif (extension := self.merged.extensions.of_request(method)) is not None:
+            self.start(message, self._requests.pass_of_extension(message, extension, modern))
         else:
             self.refuse(message, codes.METHOD_NOT_FOUND, f"Method not found: {method}")
 
@@ -239,12 +237,7 @@ class MergedClient:
             code = getattr(error, "code", codes.SERVER_LOST)
             self.downstream.service.meter.refused(method, code)
 
-    async def _answered_by(
-        self,
-        function: Callable[[Message, Params, bool], Coroutine[Any, Any, Any]],
-        message: Message,
-        modern: bool,
-    ) -> None:
+    async def _answered_by(self, function: Answer, message: Message, modern: bool) -> None:
         self.answer(message, await function(message, params_of(message), modern))
 
     def answer(self, message: Message, result: Any) -> None:
@@ -277,7 +270,7 @@ class MergedClient:
             raise ServerLost("none of the servers is there")
         version = params["protocolVersion"]
         is_whole = len(hellos) == len(self.offers)
-        answer = initialize_result(version, hellos, is_whole=is_whole)
+        answer = initialize_result(version, hellos, self.merged.extensions, is_whole=is_whole)
         self._told = frozenset(answer["capabilities"])
         self.answer(message, answer)
         self.downstream.speak(version)
@@ -318,7 +311,8 @@ class MergedClient:
             if refusals:
                 raise refusals[0]
             raise ServerLost("none of the servers is there")
-        return discover_result(hellos, is_whole=len(hellos) == len(self.offers))
+        is_whole = len(hellos) == len(self.offers)
+        return discover_result(hellos, self.merged.extensions, is_whole=is_whole)
 
     # -- lists -----------------------------------------------------------------------------------
 
@@ -350,8 +344,6 @@ class MergedClient:
         """Tell the client of changes."""
         await self.meet(self.catalog_of(message, modern=True))
         if self._subscriptions is None:
-            from wirespeed.proxy.merge.client import Subscriptions
-
             self._subscriptions = Subscriptions(self, self.downstream)
             self.downstream.bind(Binding.to_merged(self.merged, self._subscriptions.end))
         if self.downstream.is_open(message):
@@ -488,7 +480,11 @@ class MergedClient:
             self.merged.changed(member.name, capability)
 
     def said(self, message: Message) -> None:
-        """Tell the servers what the client says of itself."""
+        """Tell the servers what the client says of itself, or to an extension."""
+        extension = self.merged.extensions.of_notification(message.method or "")
+        if extension is not None:
+            self._requests.tell_extension(message, extension, self._hello is None)
+            return
         if message.method == "notifications/initialized":
             self._initialized = True
         for member in self.members.values():

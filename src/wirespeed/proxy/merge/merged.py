@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.proxy.merge.catalog import CatalogKey, MergedCatalog
 from wirespeed.proxy.merge.client import MergedClient
+from wirespeed.proxy.merge.extensions import MergedExtensions
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.merge.member import MergedService, Offer
     from wirespeed.proxy.supervision.supervisor import Supervisor
+    from wirespeed.server.extensions import Extension
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -32,6 +34,7 @@ class Merged:
         offers: The servers, in the order of the configuration.
         page_size: Entries on a page of a list.
         ready_within: Seconds that clients wait for servers that are not ready.
+        extensions: Those whose methods it passes on.
         max_catalogs: Kinds of clients whose lists are kept: the oldest goes.
 
     Attributes:
@@ -47,12 +50,14 @@ class Merged:
         offers: list[Offer],
         page_size: int,
         ready_within: float,
+        extensions: tuple[Extension, ...] = (),
         *,
         max_catalogs: int = 64,
     ) -> None:
         self.offers = offers
         self.page_size = page_size
         self.ready_within = ready_within
+        self.extensions = MergedExtensions(extensions)
         self.max_catalogs = max_catalogs
         self.access: Grants | None = None
         self.collisions = 0
@@ -85,10 +90,18 @@ class Merged:
         if self._releases:
             await asyncio.wait(list(self._releases))
 
-    async def replace(self, offers: list[Offer], page_size: int, ready_within: float) -> None:
+    async def replace(
+        self,
+        offers: list[Offer],
+        page_size: int,
+        ready_within: float,
+        extensions: tuple[Extension, ...],
+    ) -> None:
         """Show these servers from now on, to those clients too that are there: what they asked a
         server that is gone is answered, then it is released."""
         self.page_size, self.ready_within = page_size, ready_within
+        if extensions != self.extensions.given:
+            self.extensions = MergedExtensions(extensions)
         if offers == self.offers:
             return
         known = {one.service for one in self.offers}

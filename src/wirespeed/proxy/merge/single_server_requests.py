@@ -1,8 +1,10 @@
 """Requests of a client of a merged endpoint that one server gets: that of the tool, the prompt, the
-resource or the task that they name."""
+resource, the task or the extension that they are about."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -11,9 +13,9 @@ from wirespeed.errors import ProtocolError, RemoteError, WirespeedError
 from wirespeed.merging import KINDS, Kind, owner_of
 from wirespeed.peer.http.headers import copy_of
 from wirespeed.protocol import codes
-from wirespeed.protocol.meta import TASKS_EXTENSION
 from wirespeed.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 from wirespeed.proxy.isolation.legacy import MAX_SUBSCRIPTIONS
+from wirespeed.proxy.merge.extensions import offered_tasks
 from wirespeed.proxy.merge.skill_uris import is_of_skills, settings_of
 from wirespeed.proxy.own_requests import params_of
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.lists import MergedList
     from wirespeed.proxy.merge.member import Member, Offer
     from wirespeed.proxy.upstream import Upstream
+    from wirespeed.server.extensions import Extension
 
 # Methods whose `params.name` is edited, and the list that the name is of.
 NAMED = {"tools/call": KINDS["tools/list"], "prompts/get": KINDS["prompts/list"]}
@@ -42,6 +45,7 @@ class MergedRequests:
 
     def __init__(self, client: MergedClient) -> None:
         self._client = client
+        self._telling: set[asyncio.Task[None]] = set()
 
     # -- by the name of a tool or a prompt -------------------------------------------------------
 
@@ -58,7 +62,7 @@ class MergedRequests:
             head = client.downstream.head_of(message)
         if len(found) == 1:
             offer, real = found[0]
-            member = client.joined(offer)
+            member = client.joined(offer.service.name)
             if member is not None:
                 fields: Fields | None = ()
                 if head is not None:
@@ -147,7 +151,7 @@ class MergedRequests:
         catalog = None if self._client.downstream.shared else self._client.catalog
         if catalog is not None and catalog.is_modern is modern and not catalog.is_over:
             offer = self._owner(uri, *(self._client.list_of(one, catalog) for one in _LISTS))
-            member = None if offer is None else self._client.joined(offer)
+            member = None if offer is None else self._client.joined(offer.service.name)
             if member is not None and (modern or member.hello is not None):
                 member.is_used = True
                 self._pass_to_owner(message, member, member.connect(), uri)
@@ -218,7 +222,7 @@ class MergedRequests:
             message, upstream, after=None if method == "resources/read" else after
         )
 
-    # -- completions and tasks --------------------------------------------------------------------
+    # -- completions, tasks and extensions --------------------------------------------------------
 
     async def complete(self, message: Message, modern: bool) -> None:
         """Pass a completion on to the server of its prompt or resource."""
@@ -244,23 +248,49 @@ class MergedRequests:
         else:
             self._client.refuse(message, codes.INVALID_PARAMS, "params.ref names nothing")
 
-    async def pass_to_the_only_one(self, message: Message, modern: bool) -> None:
+    async def pass_of_task(self, message: Message, modern: bool) -> None:
         """Pass a request about a task on, where a single server has tasks."""
         hellos = await self._client.meet(self._client.catalog_of(message, modern))
-        found = []
+        found = [name for name, one in hellos.items() if offered_tasks(one["capabilities"], modern)]
+        await self._pass_to(message, found[0] if len(found) == 1 else None, modern)
+
+    async def pass_of_extension(self, message: Message, extension: Extension, modern: bool) -> None:
+        """Pass a request of an extension on, if the client was shown the extension."""
+        client = self._client
+        hellos = await client.meet(client.catalog_of(message, modern))
+        extensions, server = client.merged.extensions, None
+        if extension.name in extensions.declared(hellos, modern):
+            server = extensions.server_of(extension, hellos, modern)
+        await self._pass_to(message, server, modern)
+
+    def tell_extension(self, message: Message, extension: Extension, modern: bool) -> None:
+        """Pass a notification on to the server that has an extension, as far as is known now."""
+        catalog = self._client.catalog
+        known = {
+            one.service.name: None if catalog is None else catalog.hello(one.service.name)
+            for one in self._client.offers
+        }
+        hellos = {name: hello for name, hello in known.items() if hello is not None}
+        server = self._client.merged.extensions.server_of(extension, hellos, modern)
         for offer in self._client.offers:
-            offered = hellos.get(offer.service.name, {"capabilities": {}})["capabilities"]
-            if modern:
-                offered, name = offered.get("extensions"), TASKS_EXTENSION
-            else:
-                name = "tasks"
-            if isinstance(offered, dict) and name in offered:
-                found.append(offer)
-        if len(found) != 1:
-            text = f"Method not found: {message.method}"
-            raise ProtocolError(codes.METHOD_NOT_FOUND, text)
-        _, upstream = await self._client.joined_to(found[0], modern)
-        self._client.downstream.pass_request(message, upstream)
+            if offer.service.name == server:
+                task = asyncio.ensure_future(self._tell(message, offer, modern))
+                self._telling.add(task)
+                task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, message: Message, offer: Offer, modern: bool) -> None:
+        with contextlib.suppress(WirespeedError):  # the server is not there
+            _, upstream = await self._client.joined_to(offer, modern)
+            self._client.downstream.pass_notification(message, upstream)
+
+    async def _pass_to(self, message: Message, server: str | None, modern: bool) -> None:
+        """Pass a request on to a server by its name. ProtocolError -32601: there is none."""
+        for offer in self._client.offers:
+            if offer.service.name == server:
+                _, upstream = await self._client.joined_to(offer, modern)
+                self._client.downstream.pass_request(message, upstream)
+                return
+        raise ProtocolError(codes.METHOD_NOT_FOUND, f"Method not found: {message.method}")
 
 
 def _without_token(params: Params) -> Params:
