@@ -110,7 +110,7 @@ def test_the_last_minute_and_the_last_hour(monkeypatch: pytest.MonkeyPatch) -> N
         one.observer.of("tools/call").add(0.001)
         one.breakdown.add(b'"t"', None, 0.001, 0)
         one.sample()
-    assert len(one.hour) == 60
+    assert len(one.hour) == 61  # with the present minute
     assert {sample.requests for sample in one.hour} == {30}
     (share,) = one.shares("tools", lambda text: text.decode())
     assert sum(share.buckets) == 3600
@@ -118,6 +118,18 @@ def test_the_last_minute_and_the_last_hour(monkeypatch: pytest.MonkeyPatch) -> N
     lines = plotted(one.hour, one.hour[-1].tick, 60, 60.0)
     assert lines["rate"] == [0.5] * 60
     assert plotted([Sample(5, 60, 0, 0, [60] + [0] * 16)], 6, 3, 60.0)["rate"] == [None, 1.0, None]
+
+
+async def test_a_timer_that_fires_early_does_not_take_a_sample() -> None:
+    now, sleeps = [101.5], list[float]()
+
+    async def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        now[0] += max(seconds - 0.001, 0.0005)
+
+    await meter.end_of_tick(lambda: now[0], sleep)
+    assert now[0] >= 102
+    assert sleeps == [pytest.approx(0.5), pytest.approx(0.001), pytest.approx(0.0005)]
 
 
 async def test_a_server_is_drained() -> None:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from wirespeed.limits import Limits
-from wirespeed.proxy.operation.meter import TICK, in_turns
+from wirespeed.proxy.operation.meter import end_of_tick, in_turns
 from wirespeed.proxy.operation.metrics import (
     OPEN_METRICS,
     PLAIN,
@@ -167,7 +167,7 @@ class AdminService:
         while True:
             for service in self._services():
                 service.meter.sample()
-            await asyncio.sleep(TICK - time.monotonic() % TICK)
+            await end_of_tick()
 
     # -- numbers ---------------------------------------------------------------------------------
 

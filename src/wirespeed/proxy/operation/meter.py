@@ -8,9 +8,10 @@ thousands of clients were looked at: that is work in steps.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -37,7 +38,7 @@ Steps = Generator[None, None, _T]  # work in steps, one for each turn of the loo
 PART = 256  # clients that are looked at in one step
 TICK = 2.0  # seconds of one sample
 TICKS = 90  # samples that are kept
-MINUTES = 60  # sums of the samples of a minute that are kept
+MINUTES = 60  # whole minutes whose sums are kept, besides the present one
 _A_MINUTE = int(60 / TICK)  # samples
 _A_MARK = 5  # samples between two marks of a breakdown
 _MARKS = _A_MINUTE // _A_MARK + 1
@@ -81,7 +82,7 @@ class Meter:
         self.n_clients = 0
         self.n_replaced = 0
         self.history: deque[Sample] = deque(maxlen=TICKS)
-        self.hour: deque[Sample] = deque(maxlen=MINUTES)
+        self.hour: deque[Sample] = deque(maxlen=MINUTES + 1)
         self.breakdown: Breakdown | None = None
         self._marks: deque[Marks] = deque(maxlen=_MARKS)
         self._upstreams: dict[Upstream, None] = {}
@@ -309,6 +310,16 @@ def marks_of(breakdown: Breakdown | None) -> Marks:
 
 def _errors(codes: Mapping[int, int]) -> int:
     return sum(n for code, n in codes.items() if code != CANCELLED)
+
+
+async def end_of_tick(
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Wait for the end of the current tick, and no shorter: timers may fire a millisecond early."""
+    end = (math.floor(clock() / TICK) + 1) * TICK
+    while (left := end - clock()) > 0:
+        await sleep(left)
 
 
 def current_tick() -> int:

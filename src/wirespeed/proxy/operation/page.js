@@ -4,12 +4,18 @@
   "use strict";
   const filter = document.getElementById("filter");
   const orders = new Map();            // by the name of a table: the column, and 1 or -1
+  const UNITS = {
+    "": 1, k: 1e3, M: 1e6, G: 1e9, B: 1, KiB: 1024, MiB: 1048576, GiB: 1073741824,
+    "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400,
+  };
   const valueOf = (row, column) => {
     const text = row.children[column]?.textContent.trim() ?? "";
-    const found = /^(-?[\d.]+)\s*(k|M|G|µs|ms|s|B|KiB|MiB|GiB)?/.exec(text);
-    if (!found) return text === "—" ? -1 : text.toLowerCase();
-    const units = { k: 1e3, M: 1e6, G: 1e9, "µs": 1e-6, ms: 1e-3, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
-    return Number(found[1]) * (units[found[2]] ?? 1);
+    if (text === "—") return -1;
+    let value = 0;
+    for (const part of text.match(/[\d.]+ ?[^\d\s]*\s*/g) ?? []) {      // "1.5 KiB", "2 min 5 s"
+      value += Number.parseFloat(part) * (UNITS[part.replace(/[\d.\s]/g, "")] ?? NaN);
+    }
+    return text === "" || Number.isNaN(value) || !/^\d/.test(text) ? text.toLowerCase() : value;
   };
   const arrange = () => {
     const wanted = filter.value.trim().toLowerCase();
@@ -35,6 +41,7 @@
         body.append(...rows);
       }
       for (const row of rows) row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
+      table.parentElement.hidden = rows.length > 0 && rows.every((row) => row.hidden);
     }
     for (const one of document.querySelectorAll(".actions[data-server]")) one.hidden = false;
   };

@@ -149,8 +149,8 @@ def _shares(found: list[Share]) -> list[dict[str, Any]]:
 
 
 def _hour(samples: Iterable[Sample], last: int) -> dict[str, list[float | None]]:
-    """Return the numbers of the last hour for the charts, by minutes."""
-    return plotted(samples, int(last * TICK // MINUTE), MINUTES, MINUTE)
+    """Return the numbers of the last hour for the charts, by whole minutes."""
+    return plotted(samples, int(last * TICK // MINUTE) - 1, MINUTES, MINUTE)
 
 
 def _method(requests: MethodEntry) -> dict[str, Any]:
