@@ -49,9 +49,9 @@ class Running:
         while data := await self.child.stdout.read(4096):
             self.said += data.decode(errors="replace")
 
-    async def until(self, words: str) -> None:
+    async def until(self, words: str, seconds: float = SECONDS) -> None:
         """Wait for these words of it."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             while words not in self.said:
                 assert not self._reading.done(), self.said
                 await asyncio.sleep(0.01)

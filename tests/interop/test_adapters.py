@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.server
 import json
+import socket
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import pairings
 import peers
 import pytest
+from asgi_servers import Running
 from ours import Ours
 
 from wirespeed import Client, Http, Stdio, serve
@@ -94,10 +96,10 @@ def sampled(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=[] if name in ALWAYS else [full]) for name in names]
 
 
-def commands(adapter: str) -> tuple[list[str], list[str]]:
-    """The client and the server of an SDK."""
+def commands(adapter: str, older: str | None = None) -> tuple[list[str], list[str]]:
+    """The client and the server of an SDK; ``older``: the environment of an older version."""
     environment, programs = PEERS[adapter]
-    python = peers.python(environment)
+    python = peers.python(older or environment)
     client, server = (
         [python, str(peers.PROGRAMS / f"{programs}_{end}.py")] for end in ("client", "server")
     )
@@ -163,18 +165,33 @@ PROGRAMS = {
 }
 
 
-def checks_of(adapter: str, folder: Path) -> list[str]:
+def checks_of(adapter: str, folder: Path, older: str | None = None) -> list[str]:
     """The command of the checks of an adapter, under it."""
     environment, program, _ = PROGRAMS[adapter]
-    return under(adapter, [peers.python(environment), str(peers.PROGRAMS / program)], folder)
+    python = peers.python(older or environment)
+    return under(adapter, [python, str(peers.PROGRAMS / program)], folder)
+
+
+async def check_in_one_process(adapter: str, folder: Path, older: str | None = None) -> None:
+    command = await asyncio.to_thread(checks_of, adapter, folder, older)
+    found = await peers.report(command)
+    assert len(found) == PROGRAMS[adapter][2]
+    assert {name: said for name, said in found.items() if said != "passed"} == {}
 
 
 @pytest.mark.parametrize("adapter", PROGRAMS)
 async def test_an_adapter_in_one_process(adapter: str, tmp_path: Path) -> None:
-    command = await asyncio.to_thread(checks_of, adapter, tmp_path)
-    found = await peers.report(command)
-    assert len(found) == PROGRAMS[adapter][2]
-    assert {name: said for name, said in found.items() if said != "passed"} == {}
+    await check_in_one_process(adapter, tmp_path)
+
+
+@pytest.mark.parametrize("older", sampled(["adapter1_27", "adapter1_28", "adapter1_29"]))
+async def test_an_older_version_is_known(older: str, tmp_path: Path) -> None:
+    ends = await asyncio.to_thread(commands, "mcp1", older)
+    stock = await report_of(*ends, tmp_path / "stock")
+    assert stock["closing"]
+    adapted = [under("mcp1", end, tmp_path) for end in ends]
+    assert await report_of(adapted[0], adapted[1], tmp_path / "adapted") == stock
+    await check_in_one_process("mcp1", tmp_path, older)
 
 
 async def seen_of(
@@ -335,6 +352,59 @@ async def test_a_published_client_sees_what_it_saw(name: str, tmp_path: Path) ->
     adapted = under(adapter, client, tmp_path)
     assert await peers.report([*adapted, *server]) == stock
     assert await peers.report([*adapted, *under(adapter, server, tmp_path)]) == stock
+
+
+@contextlib.asynccontextmanager
+async def litellm(server: list[str], adapter: str | None, folder: Path) -> AsyncIterator[str]:
+    """The URL of LiteLLM's gateway before a server on stdio; it may run under an adapter."""
+    folder.mkdir()
+    behind = {"transport": "stdio", "command": server[0], "args": server[1:]}
+    config = {
+        "mcp_servers": {"it": {**behind, "allow_all_keys": True}},
+        "general_settings": {"dangerously_permit_weak_or_unset_master_key": True},
+    }
+    (folder / "config.yaml").write_text(json.dumps(config))  # JSON is YAML, too
+    python = await asyncio.to_thread(peers.python, "adapter_litellm")
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    options = ["--config", str(folder / "config.yaml"), "--host", "127.0.0.1"]
+    program = [python, str(Path(python).with_name("litellm")), *options, "--port", str(port)]
+    variables = {"LITELLM_ENABLE_MCP_STDIO": "true", "LITELLM_LOCAL_MODEL_COST_MAP": "true"}
+    child = await asyncio.create_subprocess_exec(
+        *(program if adapter is None else under(adapter, program, folder)),
+        env=peers.environment() | variables | {"HOME": str(folder)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    gateway = Running(child, port)
+    try:
+        await gateway.until("Uvicorn running on", 2 * pairings.START_SECONDS)
+        yield gateway.url("/mcp/")
+    finally:
+        await gateway.end()
+
+
+@pytest.mark.full("another program that somebody published")
+async def test_a_gateway_shows_what_it_did(tmp_path: Path) -> None:
+    """A proxy that somebody published: the tools of a server, and what their calls answer."""
+    server = await asyncio.to_thread(server_of, "mcp")
+    seen = []
+    for adapter in (None, "mcp"):
+        async with (
+            litellm(server, adapter, tmp_path / str(adapter)) as url,
+            Client(url, timeout=60, handshake_timeout=60) as client,
+        ):
+            tools = sorted((tool.name, tool.input_schema) for tool in await client.list_tools())
+            answers = [
+                (answer.is_error, answer.content)
+                for name, given in (("add", {"a": 2, "b": 3}), ("fail", {}), ("add", {"a": "x"}))
+                for answer in [await client.call_tool(f"it-{name}", given)]
+            ]
+            seen.append((tools, answers))
+    assert "it-add" in dict(seen[0][0])
+    assert [is_error for is_error, _ in seen[0][1]] == [False, True, True]
+    assert seen[1] == seen[0]
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,7 @@
 
     python tests/sdk_suites/run.py mcp                   mcp 2, from its source distribution
     python tests/sdk_suites/run.py mcp1                  mcp 1.x, from its source distribution
-    python tests/sdk_suites/run.py fastmcp --checkout D  FastMCP, from a checkout
+    python tests/sdk_suites/run.py fastmcp               FastMCP 4, from its source distribution
     python tests/sdk_suites/run.py mcp -k ping -n 2      what follows is for pytest
 
 The tests are not part of this repository: a source distribution is downloaded, and kept with the
@@ -97,15 +97,6 @@ def lost_tests(stock: Outcomes, wired: Outcomes) -> set[str]:
     return {name for name, how in stock.items() if how == "passed" and wired.get(name) != "passed"}
 
 
-def sources_of(suite: dict[str, Any], checkout: Path | None) -> Path:
-    """The folder that has the tests."""
-    if checkout is not None:
-        return checkout.resolve()
-    if suite.get("checkout"):
-        raise SystemExit(f"give the checkout that has the tests: --checkout ({suite['checkout']})")
-    return peers.sources(suite["distribution"], suite["version"])
-
-
 def check_version(python: str, suite: dict[str, Any]) -> None:
     """SystemExit: another version of the SDK is installed."""
     code = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
@@ -118,12 +109,12 @@ def check_version(python: str, suite: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("suite", choices=sorted(SUITES))
-    parser.add_argument("--checkout", type=Path, help="the sources, in place of a download")
+    parser.add_argument("--checkout", type=Path, help="a checkout, in place of a download")
     options, rest = parser.parse_known_args()
     suite = SUITES[options.suite]
     python = peers.python(suite["environment"])
     check_version(python, suite)
-    sources = sources_of(suite, options.checkout)
+    sources = options.checkout or peers.sources(suite["distribution"], suite["version"])
     arguments = [*selection(suite), *rest]
     stock = run(python, sources, suite, False, arguments)
     wired = run(python, sources, suite, True, arguments)

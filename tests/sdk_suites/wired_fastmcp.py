@@ -18,7 +18,7 @@ from mcp.shared import memory
 from wirespeed.adapters.descriptors import close_link, on_asyncio
 from wirespeed.adapters.fastmcp import install
 from wirespeed.adapters.mcp.streams import StdioStreams
-from wirespeed.adapters.seams import holders, missing
+from wirespeed.adapters.seams import holders
 from wirespeed.transport import FdLink
 
 
@@ -40,8 +40,7 @@ def over_sockets(stock: Any) -> Any:
             for role, sock in zip(("client", "server"), socks, strict=True):
                 sock.setblocking(False)
                 link = functools.partial(make_link, sock.fileno())
-                moved = functools.partial(missing, "wirespeed.adapters.mcp")
-                pairs.append(StdioStreams(role, link, moved))
+                pairs.append(StdioStreams(role, link))
             yield tuple((pair.read, pair.write) for pair in pairs)
         finally:
             for pair in pairs:

@@ -9,6 +9,7 @@ import inspect
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
@@ -217,6 +218,7 @@ class Installation:
         self._make_seams = seams
         self._seams: list[Seam] = []
         self._told: set[str] = set()
+        self._lock = threading.RLock()
 
     @property
     def installed(self) -> bool:
@@ -243,10 +245,15 @@ class Installation:
                 logging.WARNING,
             )
             return False
+        # Outside of the lock: the import may install it, in whichever thread imports it first (see
+        # `wirespeed.adapters.programs`).
         with contextlib.suppress(Exception):  # what is missing is named below
             import_module(self.distribution)
-        if self._seams:  # the import has installed it: see `wirespeed.adapters.programs`
-            return True
+        with self._lock:
+            return bool(self._seams) or self._replace(found)
+
+    def _replace(self, found: str) -> bool:
+        """Check all seams, then set them. ``found``: The version of the SDK."""
         seams: list[Seam] = []
         moved = []
         try:
@@ -281,8 +288,9 @@ class Installation:
 
     def uninstall(self) -> None:
         """Restore the stock objects. What was wrapped by others meanwhile is named in a warning."""
-        kept = [seam.place for seam in reversed(self._seams) if not seam.restore()]
-        self._seams = []
+        with self._lock:
+            kept = [seam.place for seam in reversed(self._seams) if not seam.restore()]
+            self._seams = []
         if kept:
             names = ", ".join(kept)
             self.tell(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -272,6 +273,26 @@ def test_an_import_that_installs_does_so_once(
     assert [level for level, _ in lines()] == ["INFO"]
     ours.uninstall()
     assert sys.modules["madeup.streams"].send("x") == "stock"
+
+
+def test_threads_install_once(sdk: Any, lines: Any) -> None:
+    done: list[bool] = []
+    other = threading.Thread(target=lambda: done.append(ours.install()))
+
+    def make(stock: Any) -> Any:
+        if not other.ident:
+            other.start()
+            other.join(0.2)  # it has time to set the seam, too
+        return lambda *args, **options: "ours"
+
+    ours = installation(seam(make=make))
+    assert ours.install()
+    other.join()
+    assert done == [True]
+    assert len(lines()) == 1
+    assert sdk.send("x") == "ours"
+    ours.uninstall()
+    assert sdk.send("x") == "stock"
 
 
 def test_what_others_wrap_in_a_function_is_named_at_the_end(sdk: Any, lines: Any) -> None:
