@@ -156,7 +156,7 @@ INSIDE = {
         middleware
         mounting
         service
-        context
+        context digests
         tool_search
         server
     """,
@@ -178,7 +178,7 @@ INSIDE = {
         requests
         answering.options extensions
         cache
-        subscriptions
+        digests subscriptions
         feature_requests
         tasks skills
         client

@@ -143,6 +143,9 @@ class Client:
         cache: Whether lists, resources and discovery of a modern server are kept as long as they
             are fresh (``ttlMs``). They are dropped when the server reports a change, when the
             client connects again, and by `clear_cache`.
+        digests: Experimental: whether a list is kept by the ``digest`` that a modern server gives:
+            the next time its first page is asked for, and no others if it has the same digest. The
+            entries are the same objects then. The server is told which digests the client knows.
         middleware: Coroutine functions around each request, the outermost first:
             ``async def mw(request, call_next): return await call_next(request)``. ``request`` is an
             `OutboundRequest`; the caller gets the result or the exception of the outermost one. The
@@ -190,6 +193,7 @@ class Client:
         extensions: Iterable[str | ClientExtension] | Mapping[str, Mapping[str, Any]] = (),
         validate: Validate = False,
         cache: bool = True,
+        digests: bool = False,
         middleware: Iterable[ClientMiddleware] = (),
         limits: Limits | None = None,
         auto_start: bool = True,
@@ -219,15 +223,21 @@ class Client:
         declared = dict(capabilities or {})
         if added.declared:
             declared["extensions"] = added.declared
+        self._cache = ResponseCache() if cache else None
         chain = (*middleware, *added.middleware)
+        known = None
+        if digests:
+            from wirespeed.client.digests import KnownLists
+
+            known = KnownLists(self._cache)
+            chain = (*chain, known.tell)
         self.target = as_target(target, headers, token, auth, user)
         self._identity = Identity(
             info, declared, log_level, answering, added.legacy, added.requests
         )
         self._auto_start = auto_start
-        self._cache = ResponseCache() if cache else None
         self._sender = Sender(timeout, OutboundChain(chain) if chain else None, self.open)
-        self._features = FeatureRequests(self._sender, self._cache, self._learn)
+        self._features = FeatureRequests(self._sender, self._cache, self._learn, known)
         self._subscriptions = SubscriptionRouter(self._sender, self._cache)
         self._rounds = InputRounds(self._sender, self._identity, max_rounds, self._delays.rounds)
         self._skills: SkillRequests | None = None  # made at the first use

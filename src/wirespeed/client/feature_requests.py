@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from wirespeed.client.cache import READ, CachingDecoder, ResponseCache
 from wirespeed.client.requests.send import Meta, OnProgress, Sender, params_text
@@ -44,12 +44,17 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
 from wirespeed.protocol.revisions import fit
 
+if TYPE_CHECKING:
+    from wirespeed.client.digests import KnownLists
+
 __all__ = ["FeatureRequests"]
 
 logger = logging.getLogger("wirespeed.client")
 
 # The most pages of one list.
 MAX_PAGES = 10_000
+# How often a list may change while it is listed.
+MAX_CHANGES = 3
 
 P = TypeVar("P", bound="ListPage")
 R = TypeVar("R")
@@ -61,6 +66,11 @@ class ListPage(Protocol):
 
     next_cursor: str | None
     result_type: str
+    digest: str | None
+
+
+# Returns the page behind a cursor, of the list that has this digest.
+Fetch: TypeAlias = Callable[[str | None, str | None], Awaitable[P]]
 
 
 class ListMethod(Generic[P, T]):
@@ -74,23 +84,24 @@ class ListMethod(Generic[P, T]):
         self.key = key
         self.decode: ResultDecoder[P] = ResultDecoder(PageDecoder(method, page))
 
-    async def pages(
-        self, fetch: Callable[[str | None], Awaitable[P]]
-    ) -> AsyncGenerator[P | None, None]:
-        """Yields the pages that ``fetch(cursor)`` returns.
+    async def pages(self, fetch: Fetch[P]) -> AsyncGenerator[P | None, None]:
+        """Yields the pages that ``fetch(cursor, digest)`` returns. ``digest`` is that of the first
+        page.
 
         Yields None when the list starts again: discard all pages before it.
 
         A list starts again, once, when a server refuses the cursor that it returned (2026-07-28
-        server/utilities/caching, "Interaction with Pagination"). InvalidResponse: the pages never
-        end.
+        server/utilities/caching, "Interaction with Pagination"), and when a page has another digest
+        than the first one. InvalidResponse: the pages never end, or each time have several digests.
         """
         cursor: str | None = None
+        digest: str | None = None
         seen: set[str] = set()
         again = False
+        n_changes = 0
         for _ in range(MAX_PAGES):
             try:
-                page = await fetch(cursor)
+                page = await fetch(cursor, digest)
             except RemoteError as exc:
                 if cursor == "" and refuses_cursor(exc, cursor):
                     logger.warning(
@@ -100,6 +111,16 @@ class ListMethod(Generic[P, T]):
                 if again or not refuses_cursor(exc, cursor):
                     raise
                 again = True
+                cursor = None
+                seen.clear()
+                yield None
+                continue
+            if cursor is None:
+                digest = page.digest
+            elif page.digest != digest:
+                n_changes += 1
+                if n_changes > MAX_CHANGES:
+                    raise InvalidResponse(f"{self.method} changes while it is listed")
                 cursor = None
                 seen.clear()
                 yield None
@@ -118,7 +139,7 @@ class ListMethod(Generic[P, T]):
             seen.add(cursor)
         raise InvalidResponse(f"{self.method} has more than {MAX_PAGES} pages")
 
-    async def walk(self, fetch: Callable[[str | None], Awaitable[P]]) -> AsyncGenerator[T, None]:
+    async def walk(self, fetch: Fetch[P]) -> AsyncGenerator[T, None]:
         """Yields the items of all pages. Items of which a page before had one with the same key are
         skipped: the list has started again, or its pages go in a circle."""
         given: set[str] = set()
@@ -130,20 +151,28 @@ class ListMethod(Generic[P, T]):
                 for item in fresh:
                     yield item
 
-    async def whole(self, fetch: Callable[[str | None], Awaitable[P]]) -> list[T]:
+    async def whole(self, fetch: Fetch[P], known: KnownLists | None = None) -> list[T]:
         """The items of all pages. When the list starts again, the items before that are dropped;
-        of a key that several pages have, the first page's are kept."""
+        of a key that several pages have, the first page's are kept. ``known``: the lists of which
+        one is taken, and the other pages are not, if the first page has its digest."""
         items: list[T] = []
         given: set[str] = set()
+        page: P | None = None
         async with aclosing(self.pages(fetch)) as all_pages:
             async for page in all_pages:
                 if page is None:
                     items.clear()
                     given.clear()
                     continue
+                if known is not None and not given:
+                    held: list[T] | None = known.get(self.method, page.digest)
+                    if held is not None:
+                        return held
                 fresh = [item for item in self.items(page) if self.key(item) not in given]
                 given.update(map(self.key, fresh))
                 items += fresh
+        if known is not None:
+            known.keep(self.method, None if page is None else page.digest, items)
         return items
 
 
@@ -179,6 +208,7 @@ class FeatureRequests:
         sender: Sends the requests.
         cache: Keeps results; None: no result is kept.
         learn: Called with each page of tools. Returns the tools that can be called.
+        known: Keeps lists by their digests; None: no list is kept.
     """
 
     def __init__(
@@ -186,10 +216,12 @@ class FeatureRequests:
         sender: Sender,
         cache: ResponseCache | None,
         learn: Callable[[list[ToolInfo]], list[ToolInfo]],
+        known: KnownLists | None = None,
     ) -> None:
         self._sender = sender
         self._cache = cache
         self._learn = learn
+        self._known = known
 
     # -- lists -----------------------------------------------------------------------------------
 
@@ -201,10 +233,10 @@ class FeatureRequests:
         limit = sender.seconds(timeout)
         until = sender.until(limit)
 
-        def fetch(cursor: str | None) -> Awaitable[P]:
-            return self.page(listing, cursor, sender.rest(until, limit_of(limit)), meta)
+        def fetch(cursor: str | None, digest: str | None) -> Awaitable[P]:
+            return self.page(listing, cursor, sender.rest(until, limit_of(limit)), meta, digest)
 
-        return await listing.whole(fetch)
+        return await listing.whole(fetch, self._known)
 
     async def tools_again(self, until: float) -> list[ToolInfo]:
         """All tools, requested again without the cache."""
@@ -217,7 +249,9 @@ class FeatureRequests:
     ) -> AsyncGenerator[T, None]:
         """The items, page by page, each requested when it is needed; ``timeout`` is for each
         page."""
-        return listing.walk(lambda cursor: self.page(listing, cursor, timeout, meta))
+        return listing.walk(
+            lambda cursor, digest: self.page(listing, cursor, timeout, meta, digest)
+        )
 
     async def page(
         self,
@@ -225,8 +259,9 @@ class FeatureRequests:
         cursor: str | None,
         timeout: Timeout = CLIENT_DEFAULT,
         meta: Meta | None = None,
+        digest: str | None = None,
     ) -> P:
-        """One page of a list."""
+        """One page of a list. ``digest``: that of the pages before it, if they have one."""
         params = {} if cursor is None else {"cursor": cursor}
         try:
             page = await self._fresh(listing.method, params, listing.decode, timeout, None, meta)
@@ -234,6 +269,8 @@ class FeatureRequests:
             if self._cache is not None and refuses_cursor(exc, cursor):
                 self._cache.drop(listing.method)
             raise
+        if digest is not None and page.digest != digest and self._cache is not None:
+            self._cache.drop(listing.method)
         if isinstance(page, ListToolsResult):
             page.tools = self._learn(page.tools)
         return page

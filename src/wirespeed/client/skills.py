@@ -63,6 +63,7 @@ class _Page(msgspec.Struct, rename="camel"):
     next_cursor: str | None = None
     ttl_ms: int = 0
     cache_scope: str = "private"
+    digest: str | None = None
     result_type: str = "complete"
 
 
@@ -72,6 +73,7 @@ class SkillsPage(msgspec.Struct):
     skills: list[SkillEntry]
     next_cursor: str | None
     ttl_ms: int
+    digest: str | None = None
     result_type: str = "complete"
 
 
@@ -113,7 +115,7 @@ class _Listing(ListMethod[SkillsPage, SkillEntry]):
 
     def _take(self, page: _Page) -> SkillsPage:
         found = [entry for entry in map(self._valid, page.skills) if entry is not None]
-        return SkillsPage(found, page.next_cursor, page.ttl_ms)
+        return SkillsPage(found, page.next_cursor, page.ttl_ms, page.digest)
 
     def _valid(self, text: msgspec.Raw) -> SkillEntry | None:
         try:

@@ -249,6 +249,8 @@ class ProxyConfig:
             without methods, if any has it. The functions of an `Extension` are not called here:
             those of the server are. The extensions for tasks, skills and apps are known.
         tool_search: A search in place of the list of tools, at the endpoint of all servers.
+        list_digests: Experimental: whether, at the endpoint of all servers, a list of a server is
+            kept as long as the server gives the same ``digest`` for it.
         tracing: Whether ``wirespeed proxy`` makes spans of requests with OpenTelemetry, as the
             variables of its environment say. In Python, call `wirespeed.ext.otel.instrument`.
     """
@@ -272,6 +274,7 @@ class ProxyConfig:
     approvals: str | None = None
     extensions: tuple[Extension, ...] = ()
     tool_search: ToolSearch | None = None
+    list_digests: bool = False
 
     @property
     def shown_name(self) -> str:

@@ -412,6 +412,7 @@ TopKeys: Any = _keys(
     ],
     name="Its name: in session ids, metrics and the audit log. Not secret.",
     tool_search=SearchKeys,
+    list_digests="Experimental: keep a list of a server while it has the same digest.",
 )
 
 

@@ -74,6 +74,8 @@ def params_of(message: Message) -> dict[str, Any]:
 
 # Pages of one list.
 MAX_PAGES = 1000
+# How often a list may change while it is listed.
+MAX_CHANGES = 3
 
 
 async def pages(
@@ -81,17 +83,21 @@ async def pages(
     method: str,
     params: dict[str, Any],
     max_bytes: int,
+    known: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the pages of a list. The last one has no next cursor, or one that is empty, is not a
-    string, or was followed before.
+    string, or was followed before. The list is asked for again from the start when a page has
+    another digest than the first one.
 
     ``ask``: Sends a request and returns its result. ``max_bytes``: What all pages may take.
-    InvalidResponse: A page is not an object, or the list is too long.
+    ``known``: Ends with the first page if that has this digest.
+    InvalidResponse: A page is not an object, the list is too long, or it changes each time.
     What ``ask`` raises passes.
     """
+    first = params
     found: list[dict[str, Any]] = []
     seen: set[str] = set()
-    n_bytes = 0
+    n_bytes = n_changes = 0
     for _ in range(MAX_PAGES):
         page = await ask(method, params)
         if not isinstance(page, dict):
@@ -99,7 +105,17 @@ async def pages(
         n_bytes += len(msgspec.json.encode(page))
         if n_bytes > max_bytes:
             raise InvalidResponse(f"{method} has more than {max_bytes} bytes")
+        if found and page.get("digest") != found[0].get("digest"):
+            n_changes += 1
+            if n_changes > MAX_CHANGES:
+                raise InvalidResponse(f"{method} changes while it is listed")
+            params = first
+            found.clear()
+            seen.clear()
+            continue
         found.append(page)
+        if known is not None and page.get("digest") == known:
+            return found
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or not cursor or cursor in seen:
             return found

@@ -522,7 +522,13 @@ def _offers(config: ProxyConfig, services: dict[str, ProxyService]) -> list[Offe
     from wirespeed.proxy.merge.member import Offer
 
     return [
-        Offer(services[one.name], ShownNames(one), one.start_timeout, one.delays.retry)
+        Offer(
+            services[one.name],
+            ShownNames(one),
+            one.start_timeout,
+            one.delays.retry,
+            config.list_digests,
+        )
         for one in config.backends
         if one.name in services
     ]

@@ -205,6 +205,7 @@ class Catalog(Generic[T]):
         self._page_size = page_size
         self._report_change = changed
         self._pages: dict[tuple[str, str | None], Body] = {}
+        self._digests: dict[str, str] = {}  # by revision, until something changes
 
     def __len__(self) -> int:
         return len(self.items)
@@ -266,12 +267,26 @@ class Catalog(Generic[T]):
     def _change(self) -> None:
         self.n_changes += 1
         self._pages = {}
+        self._digests = {}
         self._report_change()
 
     @property
     def n_encoded(self) -> int:
         """Pages that are kept encoded."""
         return len(self._pages)
+
+    def digest(self, revision: Revision) -> str:
+        """The digest of all entries (`wirespeed.protocol.digests`), made once a revision."""
+        digests = self._digests  # a change in another thread, meanwhile, replaces the dict
+        found = digests.get(revision.version)
+        if found is None:
+            from wirespeed.protocol.digests import digest_of
+
+            found = digests[revision.version] = digest_of(
+                _encode(self._fit(msgspec.to_builtins(entry), revision.version))
+                for entry in list(self._entries.values())
+            )
+        return found
 
     def page(self, revision: Revision, cursor: str | None, shows: Shows | None = None) -> Body:
         """One page, encoded once. ProtocolError -32602: the cursor was not given out.
@@ -300,6 +315,8 @@ class Catalog(Generic[T]):
         if page.next_cursor is not None:
             result["nextCursor"] = page.next_cursor
         if revision.modern:
+            if self._discovery.digests and shows is None:
+                result["digest"] = self.digest(revision)
             encoded = self._discovery.finish(_encode(result | hints))
         else:
             encoded = _encode(result)

@@ -43,6 +43,7 @@ class ServerDiscovery:
         offers: By capability: its settings at this moment, or None while there is nothing to offer.
         hints: ``ttlMs`` and ``cacheScope`` of lists and discovery (2026-07-28
             server/utilities/caching).
+        digests: Whether lists and discovery have digests.
         versions: The revisions that it speaks, the newest first of each era.
         null_ids: Whether any of these answers unreadable requests under the id null.
     """
@@ -61,6 +62,7 @@ class ServerDiscovery:
         versions: Iterable[str] | None = None,
         list_ttl_ms: int = 0,
         cache_scope: str = "private",
+        digests: bool = False,
     ) -> None:
         if cache_scope not in ("public", "private"):
             raise ValueError('cache_scope must be "public" or "private"')
@@ -90,6 +92,7 @@ class ServerDiscovery:
         self.info = info
         self.info_json = _encode(info)
         self.modern_end = modern_end(self.info_json)
+        self.digests = digests
         self.hints: dict[str, Any] = {"ttlMs": list_ttl_ms, "cacheScope": cache_scope}
         self.offers: dict[str, Callable[[], dict[str, Any] | None]] = {
             "logging": dict,
@@ -152,11 +155,23 @@ class ServerDiscovery:
         discovered = self._discovered  # a change in another thread, meanwhile, replaces the dict
         answer = discovered.get(revision.version)
         if answer is None:
-            members = {
-                "supportedVersions": list(self.versions),
-                "capabilities": self.capabilities(revision),
-                **({} if self.instructions is None else {"instructions": self.instructions}),
-                **self.hints,
-            }
+            members = self._defined(revision)
+            if self.digests:
+                members["digest"] = self.digest(revision)
+            members |= self.hints
             answer = discovered[revision.version] = self.finish(_encode(members))
         return answer
+
+    def _defined(self, revision: Revision) -> dict[str, Any]:
+        """What a client may hold of the result of ``server/discover``."""
+        return {
+            "supportedVersions": list(self.versions),
+            "capabilities": self.capabilities(revision),
+            **({} if self.instructions is None else {"instructions": self.instructions}),
+        }
+
+    def digest(self, revision: Revision) -> str:
+        """The digest of the result of ``server/discover``."""
+        from wirespeed.protocol.digests import digest_of
+
+        return digest_of([_encode(self._defined(revision))])

@@ -71,6 +71,9 @@ class Server:
         page_size: Entries on one page of each list; None for one page with all entries.
         list_ttl_ms, cache_scope: Caching hints for lists and discovery (2026-07-28
             server/utilities/caching).
+        digests: Experimental: whether lists and discovery have a ``digest`` for modern clients, and
+            results name those that a client knows from before a change. Lists that a filter makes
+            have none.
         shutdown_grace: Seconds that requests in flight get when the client leaves or the process
             gets SIGINT or SIGTERM.
         extra: What happens to arguments that a tool does not have, where the tool does not say
@@ -127,6 +130,7 @@ class Server:
         page_size: int | None = None,
         list_ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",
+        digests: bool = False,
         shutdown_grace: float = 5.0,
         extra: Extra = "forbid",
         coerce: bool = False,
@@ -153,6 +157,7 @@ class Server:
             versions=versions,
             list_ttl_ms=list_ttl_ms,
             cache_scope=cache_scope,
+            digests=digests,
         )
         secrets = state_secrets(state_secret)
         self._service = McpService(
@@ -170,6 +175,10 @@ class Server:
             threads=threads,
             auth=auth,
         )
+        if digests:
+            from wirespeed.server.digests import DigestCheck
+
+            self._service.middleware.add(DigestCheck(self._service))
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}, {len(self._service.tools)} tools>"

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.client")
 
-_HINTS = ("ttlMs", "cacheScope")
+_HINTS = ("ttlMs", "cacheScope", "digest")
 _LATER = ("resultType", *_HINTS)
 _KNOWN = frozenset({"text", "image", "audio", "resource", "resource_link"})
 

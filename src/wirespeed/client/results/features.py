@@ -39,6 +39,7 @@ class ListToolsResult(msgspec.Struct, rename="camel"):
     next_cursor: str | None = None
     ttl_ms: int = 0
     cache_scope: str = "private"
+    digest: str | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str = "complete"
 
@@ -101,6 +102,7 @@ class _Page(msgspec.Struct, rename="camel", kw_only=True):
     next_cursor: str | None = None
     ttl_ms: int = 0
     cache_scope: str = "private"
+    digest: str | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str = "complete"
 
@@ -131,6 +133,7 @@ class Discovery(msgspec.Struct, rename="camel"):
     instructions: str | None = None
     ttl_ms: int = 0
     cache_scope: str = "private"
+    digest: str | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
     result_type: str = "complete"
 

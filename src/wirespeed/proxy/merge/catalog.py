@@ -409,7 +409,12 @@ class MergedCatalog:
                     member = client.member(offer)
                     if not self.is_modern:
                         member = await client.ready(member)
-                    listing = await member.list(kind, self.envelope if self.is_modern else None)
+                    kept = self._listings.get((kind.method, name)) if key[2] is None else None
+                    listing = await member.list(
+                        kind,
+                        self.envelope if self.is_modern else None,
+                        None if kept is None else kept.value,
+                    )
                     break
                 except TransportError:
                     other = self._client_of(offer)

@@ -101,6 +101,7 @@ class ServerListing:
     Attributes:
         until: When they are to be asked for again, on the loop's clock.
         faults: What is wrong with entries that were left out, by key.
+        digest: That of the whole list, if the server gives one.
     """
 
     entries: list[tuple[str, Raw]] = field(default_factory=list)
@@ -108,11 +109,14 @@ class ServerListing:
     scope: str = "private"
     until: float = 0.0
     faults: dict[str, str] = field(default_factory=dict)
+    digest: str | None = None
 
     def take(self, kind: Kind, pages: Iterable[dict[str, Any]]) -> None:
         """Take the entries of all pages. Those that are not valid are left out, and pages without a
         list."""
         for page in pages:
+            if isinstance(digest := page.get("digest"), str):
+                self.digest = digest
             entries = page.get(kind.name)
             if entries is not None and not isinstance(entries, list):
                 self.faults["a page"] = f"the {kind.name} of a page are not a list"

@@ -53,12 +53,13 @@ class MergedService(Protocol):
 
 class Offer(NamedTuple):
     """A server of the endpoint: its service, its names, the seconds that it has to answer, and
-    those in which it is not tried again after it failed."""
+    those in which it is not tried again after it failed; whether its lists are kept by digests."""
 
     service: MergedService
     names: ShownNames
     patience: float
     retry: float
+    digests: bool = False
 
 
 class Member:
@@ -196,19 +197,23 @@ class Member:
             raise InvalidResponse(f"the answer of {self.name} to {method} is not an object")
         return result
 
-    async def list(self, kind: Kind, meta: dict[str, Any] | None) -> ServerListing:
+    async def list(
+        self, kind: Kind, meta: dict[str, Any] | None, known: ServerListing | None = None
+    ) -> ServerListing:
         """Return what the server lists, asked for once for all who wait. RemoteError,
         TransportError, InvalidResponse: it does not.
 
-        ``meta``: ``_meta`` of a client of a modern era.
+        ``meta``: ``_meta`` of a client of a modern era. ``known``: What it listed before.
         """
         if self._client.shared:
             # Of the clients that come one by one, each has the list of its kind (`MergedCatalog`).
-            return await self._list(kind, meta)
+            return await self._list(kind, meta, known)
         listing = self._listings.get(kind.method)
         if listing is not None and self._client.loop.time() < listing.until:
             return listing
-        found: ServerListing = await self._once(kind.method, partial(self._list, kind, meta))
+        found: ServerListing = await self._once(
+            kind.method, partial(self._list, kind, meta, known or listing)
+        )
         return found
 
     async def _once(self, method: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -229,19 +234,25 @@ class Member:
         if not asking.cancelled():
             asking.exception()  # for those who do not wait any more
 
-    async def _list(self, kind: Kind, meta: dict[str, Any] | None) -> ServerListing:
-        found = ServerListing()
+    async def _list(
+        self, kind: Kind, meta: dict[str, Any] | None, known: ServerListing | None
+    ) -> ServerListing:
+        digest = known.digest if known is not None and self.offer.digests else None
         params: dict[str, Any] = {} if meta is None else {"_meta": meta}
         n_changes = self._n_changes
         try:
             listed = await pages(
-                self.ask, kind.method, params, self._client.service.limits.max_message
+                self.ask, kind.method, params, self._client.service.limits.max_message, digest
             )
         except RemoteError as exc:
             if exc.code != codes.METHOD_NOT_FOUND:
                 raise
             listed = []
-        found.take(kind, listed)
+        if known is not None and digest is not None and listed[0].get("digest") == digest:
+            found = known
+        else:
+            found = ServerListing()
+            found.take(kind, listed)
         now = self._client.loop.time()
         found.ttl = min(map(ttl_of, listed), default=0)
         public = listed and all(page.get("cacheScope") == "public" for page in listed)

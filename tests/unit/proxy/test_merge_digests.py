@@ -1,0 +1,73 @@
+"""Digests of the lists of servers at the endpoint of all of them (`wirespeed.protocol.digests`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.merge import MergeLab
+
+from wirespeed import Client, Server, Socket
+from wirespeed.proxy import BackendConfig
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+
+class Behind:
+    """A server behind the proxy, and the cursors of its list that were asked for."""
+
+    def __init__(self, lab: MergeLab, name: str, digests: bool) -> None:
+        self.asked: list[Any] = []
+        self.server = Server(name, digests=digests, page_size=2)
+        for i in range(5):
+            self.server.add_tool(lambda: 1, name=f"tool{i}")
+        self.server.add_middleware(self._note)
+        url = f"unix:{lab.path}-{name}"
+        lab.servers[url] = self.server
+        lab.backends.append(BackendConfig(target=Socket(url), name=name))
+
+    async def _note(self, request: Any, call_next: Any) -> Any:
+        if request.method == "tools/list":
+            self.asked.append(request.decode().get("cursor"))
+        return await call_next(request)
+
+    def pages(self) -> int:
+        found = len(self.asked)
+        self.asked.clear()
+        return found
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_list_with_the_same_digest_is_asked_for_once(tmp_path: Path, keeps: bool) -> None:
+    lab = MergeLab(tmp_path, list_digests=keeps)
+    a, b = Behind(lab, "a", True), Behind(lab, "b", False)
+    async with lab.serving() as urls, Client(urls[0], era="modern", cache=False) as client:
+        names = [tool.name for tool in await client.list_tools()]
+        assert len(names) == 10
+        assert (a.pages(), b.pages()) == (3, 3)
+        assert [tool.name for tool in await client.list_tools()] == names
+        assert (a.pages(), b.pages()) == (1 if keeps else 3, 3)
+        a.server.add_tool(lambda: 1, name="more")
+        assert "a_more" in [tool.name for tool in await client.list_tools()]
+        assert a.pages() == 3
+        # what the client knows is no server's
+        assert (await client.request("tools/list")).get("digest") is None
+
+
+async def test_pages_of_different_digests_are_not_joined(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path, list_digests=True)
+    a, b = Behind(lab, "a", True), Behind(lab, "b", True)
+
+    async def grow(request: Any, call_next: Any) -> Any:
+        reply = await call_next(request)
+        if request.method == "tools/list" and len(a.asked) == 1:
+            a.server.add_tool(lambda: 1, name="more")  # behind its first page
+        return reply
+
+    a.server.add_middleware(grow)
+    async with lab.serving() as urls, Client(urls[0], era="modern", cache=False) as client:
+        names = [tool.name for tool in await client.list_tools()]
+        assert len(names) == len(set(names)) == 11
+        assert a.asked[:3] == [None, a.asked[1], None]  # begun anew at the second page
+        assert b.pages() == 3
