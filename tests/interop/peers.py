@@ -8,6 +8,7 @@ beside it lets test runs share the cache.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import fcntl
 import functools
 import hashlib
@@ -33,6 +34,7 @@ PROGRAMS = HERE / "programs"
 PINS = tomllib.loads((HERE / "pins.toml").read_text())
 PUBLISHED = tomllib.loads((HERE / "published.toml").read_text())
 INSTALL_SECONDS = 600
+TEST_SECONDS = 300  # faulthandler_timeout of pyproject.toml
 INSTALLERS = {
     # Scripts of packages download browsers.
     "npm": [
@@ -222,14 +224,24 @@ def _installed(name: str, pins: list[str], install: Callable[[Path], None]) -> P
     key = hashlib.sha256("\n".join(pins).encode()).hexdigest()[:12]
     home = cache()
     folder = home / f"{name}-{key}"
+    if (folder / ".complete").exists():
+        return folder
+    _limit_test(2 * INSTALL_SECONDS)  # another process may install it, or what this one waits for
     with _locked(home / f"{name}-{key}.lock"):
-        if (folder / ".complete").exists():
-            return folder
-        # Scripts of a virtual environment hold its path, so it cannot be renamed: a mark instead.
-        shutil.rmtree(folder, ignore_errors=True)
-        install(folder)
-        (folder / ".complete").touch()
+        if not (folder / ".complete").exists():
+            # Scripts of a virtual environment hold its path, so a mark, not a rename.
+            shutil.rmtree(folder, ignore_errors=True)
+            install(folder)
+            (folder / ".complete").touch()
+    _limit_test(TEST_SECONDS)
     return folder
+
+
+def _limit_test(seconds: float) -> None:
+    """Renew the time after which a test counts as one that hangs: an installation is no part of
+    it."""
+    if "PYTEST_CURRENT_TEST" in os.environ:
+        faulthandler.dump_traceback_later(seconds, file=sys.__stderr__, exit=True)
 
 
 @contextmanager
