@@ -5,6 +5,7 @@
     python tests/conformance/run.py server --url URL   a server that runs already
     python tests/conformance/run.py client --scenario sse-retry
     python tests/conformance/run.py proxy              our server, behind the proxy
+    python tests/conformance/run.py skills             wirespeed serve --skills
     python tests/conformance/run.py --write-page       write docs/conformance.md
 
 The suite and Node are npm packages, pinned in tests/interop/pins.toml and installed once. A failure
@@ -55,7 +56,15 @@ PROXIED = {
     "2025-11-25, HTTP": ("2025-11-25", "auto", True),
     "2026-07-28, HTTP": ("2026-07-28", "auto", True),
 }
-TITLES = {"server": "Our server", "client": "Our client", "proxy": "Our server behind the proxy"}
+TITLES = {
+    "server": "Our server",
+    "client": "Our client",
+    "proxy": "Our server behind the proxy",
+    "skills": "Skills on the command line",
+}
+SKILLS = HERE / "skills"
+SKILL = "skill://git-workflow/SKILL.md"
+BEHIND = ("proxy", "skills")  # what is explained of a server holds for these, too
 SECONDS = 240.0  # for one run of the suite
 AT_ONCE = 4  # most of a run is waiting
 
@@ -112,7 +121,7 @@ class Reasons:
         """Whether an entry explains the status of a check."""
         for number, entry in enumerate(self.entries):
             if (
-                (entry["side"] == side or (entry["side"], side) == ("server", "proxy"))
+                (entry["side"] == side or (entry["side"] == "server" and side in BEHIND))
                 and fnmatch(scenario, entry["scenario"])
                 and entry["status"] == check["status"]
                 and check["name"] in entry["names"]
@@ -172,9 +181,12 @@ def scenarios(side: str, column: str) -> list[str]:
 
 
 @contextmanager
-def listening(command: list[str], faults: list[str] | None = None) -> Iterator[str]:
-    """The URL that a server prints. It is ended afterwards; how it ended, if not with status 0, and
-    what it logged as an error, are faults, unless nobody takes them."""
+def listening(
+    command: list[str], faults: list[str] | None = None, *, says: re.Pattern[str] | None = None
+) -> Iterator[str]:
+    """The URL that a server prints, or says on stderr in a pattern. It is ended afterwards; how it
+    ended, if not with status 0, and what it logged as an error, are faults, unless nobody takes
+    them."""
     with tempfile.TemporaryFile("w+") as log:
 
         def said() -> str:
@@ -190,7 +202,12 @@ def listening(command: list[str], faults: list[str] | None = None) -> Iterator[s
         )
         try:
             assert child.stdout is not None
-            url = child.stdout.readline().strip()
+            if says is None:
+                url = child.stdout.readline().strip()
+            else:
+                while (found := says.search(said())) is None and child.poll() is None:
+                    time.sleep(0.05)
+                url = "" if found is None else found[1]
             if not url:
                 raise SystemExit(f"the server does not listen:\n{said()}")
             yield url
@@ -233,6 +250,58 @@ def server_run(url: str, column: str, folder: Path, run: Run | None = None) -> R
     failed = any(check["status"] == "FAILURE" for found in run.checks.values() for check in found)
     if status != 0 and not failed:  # failures are judged one by one
         run.faults.append(f"the suite ended with status {status}: {said[-300:]}")
+    return run
+
+
+# -- skills on the command line --------------------------------------------------------------------
+
+WIRESPEED = [sys.executable, "-m", "wirespeed"]
+SERVE = [*WIRESPEED, "serve", "--skills", str(SKILLS)]
+AT = re.compile(r" on ((?:http|ws)://[^\s;]+/mcp)")
+
+
+def skill_servers(stack: ExitStack, faults: list[str]) -> dict[str, str]:
+    """The URLs of a folder of skills: served over HTTP, behind the proxy over stdio and WebSocket,
+    and of two servers that are one endpoint, where a skill needs approval and where it does not."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    other = folder / "skills" / "release-notes"  # a name that is there twice is a warning
+    other.mkdir(parents=True)
+    head = "---\nname: release-notes\ndescription: Write the notes of a release\n---\n"
+    (other / "SKILL.md").write_text(head)
+
+    def at(command: list[str], option: str, scheme: str = "http") -> str:
+        whole = [*command, option, f"{scheme}://127.0.0.1:0/mcp"]
+        return stack.enter_context(listening(whole, faults, says=AT))
+
+    def proxy(name: str, servers: dict[str, object], **own: object) -> str:
+        file = folder / f"{name}.json"
+        file.write_text(json.dumps({"mcpServers": servers, "proxy": own}))
+        if own:
+            approve = [*WIRESPEED, "skill", "approve", f"{file}#one", SKILL]
+            subprocess.run(approve, check=True, stderr=subprocess.DEVNULL)
+        return at([*WIRESPEED, "proxy", "--config", str(file)], "--listen")
+
+    stdio: dict[str, object] = {"command": SERVE[0], "args": SERVE[1:]}
+    two: dict[str, object] = {**stdio, "args": [*SERVE[1:-1], str(other.parent)]}
+    approved = {**stdio, "proxy": {"skills": "approved"}}
+    return {
+        "HTTP": at(SERVE, "--on"),
+        "stdio, proxy": proxy("stdio", {"one": stdio}),
+        "WebSocket, proxy": proxy("ws", {"one": {"url": at(SERVE, "--on", "ws")}}),
+        "two servers, merged": proxy("merged", {"one": stdio, "two": two}),
+        "the same, approved": proxy(
+            "approved", {"one": approved, "two": two}, approvals="approvals.json"
+        ),
+    }
+
+
+def skills_run(url: str, column: str, folder: Path) -> Run:
+    """The scenarios of skills against a server."""
+    run = Run("skills", column)
+    run.wanted = [name for name in scenarios("server", OWN) if name.startswith("sep-2640-")]
+    for name in run.wanted:
+        call("server", "--url", url, "--scenario", name, "-o", str(folder))
+    run.read(folder)
     return run
 
 
@@ -336,6 +405,7 @@ def main() -> int:
             behind = [stack.enter_context(our_server(faults))] if http else []
             program = ("proxy.py", isolation, *behind)
             proxies[column] = stack.enter_context(our_server(faults, *program))
+        places = skill_servers(stack, faults) if "skills" in sides else {}
         # one server for all runs at once: what one does must not disturb the others
         with ThreadPoolExecutor(AT_ONCE) as pool:
             going: dict[str, list[Callable[..., Run]]] = {}
@@ -353,6 +423,11 @@ def main() -> int:
                 going["proxy"] = [
                     pool.submit(proxied_run, place, column, folder / f"proxy {column}").result
                     for column, place in proxies.items()
+                ]
+            if places:
+                going["skills"] = [
+                    pool.submit(skills_run, place, column, folder / f"skills {column}").result
+                    for column, place in places.items()
                 ]
             for side, waits in going.items():
                 runs[side] = [wait() for wait in waits]

@@ -5,18 +5,18 @@
 
 Each tool, resource and prompt has the name that the suite calls it by, so this is also an example
 of nearly everything that a server can do. Questions to the client are in `server_questions`, the
-two extensions in `server_tasks` and `server_skills`.
+extension for tasks in `server_tasks`, and the skills are the folder `skills`.
 """
 
 import asyncio
 import base64
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import server_questions
-import server_skills
 import server_tasks
 
 from wirespeed import Context, HeaderParam, HttpOptions, MemoryEventStore, Server
@@ -27,6 +27,8 @@ PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 )
 SILENCE = base64.b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=")
+
+SKILLS = Path(__file__).with_name("skills")
 
 server = Server(
     "wirespeed-everything",
@@ -305,7 +307,7 @@ async def test_prompt_with_image() -> list[PromptMessage]:
 
 server_questions.add_to(server)
 server_tasks.add_to(server)
-server_skills.add_to(server)
+server.add_skills(SKILLS, ttl_ms=1000, cache_scope="public")
 
 
 if __name__ == "__main__":
