@@ -199,6 +199,9 @@ async def _catalog(config: ProxyConfig, checking: _Check) -> list[str]:
     for one in config.backends:
         if one.protocol != "mcp":
             continue
+        if one.identity is not None:
+            lines.append(f"{one.name}: not counted, as each principal has a list of its own")
+            continue
         names = ShownNames(one)
         try:
             async with Client(one.target, handshake_timeout=one.start_timeout) as client:

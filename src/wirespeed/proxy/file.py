@@ -317,12 +317,15 @@ def _extension(document: Document, place: str, name: str) -> Extension:
 
 
 def _loaded(document: Document, place: str, name: str) -> Any:
-    """The object that a file names: ``MODULE:NAME``."""
+    """Return the object that a file names: ``MODULE:NAME``."""
     module, _, path = name.partition(":")
     try:
         return reduce(getattr, path.split("."), importlib.import_module(module))
     except Exception as exc:
-        raise ConfigError(f"{document.source}: {place}: {name} cannot be loaded: {exc}") from None
+        missing = isinstance(exc, ModuleNotFoundError) and exc.name == module.partition(".")[0]
+        hint = "; install it, or name its folder in PYTHONPATH" if missing else ""
+        text = f"{document.source}: {place}: {name} cannot be loaded: {exc}{hint}"
+        raise ConfigError(text) from None
 
 
 def _process(document: Document, place: str, keys: ProcessKeys, target: Any) -> Stdio:

@@ -302,6 +302,14 @@ def test_check_says_what_lists_of_tools_take(tmp_path: Path) -> None:
     assert shown == 3
     assert few > 0 and tokens > 0
 
+    # a server that knows principals is not asked
+    identity = {"type": "header", "file": "keys/{principal}"}
+    top["mcpServers"]["b"] = {"url": "http://127.0.0.1:9/mcp", "proxy": {"identity": identity}}
+    users = {"principals": [{"name": "anne", "token": "x" * 32}], "listen": ["http://127.0.0.1:0/"]}
+    file.write_text(json.dumps({**top, "proxy": {**top["proxy"], **users}}))
+    code, lines = check(file, "--catalog")
+    assert (code, lines[1]) == (0, "b: not counted, as each principal has a list of its own")
+
     top["mcpServers"]["b"] = {"command": sys.executable, "args": ["-c", "pass"]}
     file.write_text(json.dumps(top))
     code, lines = check(file, "--catalog")
