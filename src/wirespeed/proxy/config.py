@@ -354,6 +354,13 @@ class ProxyConfig:
         found = [one for one in self.backends if one.identity is not None]
         if found and not self.principals and self.auth is None:
             raise ValueError(f"the identity at {found[0].name} needs principals or auth")
+        if self.auth is not None and len(self.auth.issuers) > 1 and not self.principals:
+            for one in found:
+                if one.identity is not None and one.identity.type == "header":
+                    raise ValueError(
+                        f"the identity at {one.name} needs principals: users of several issuers "
+                        "may have the same name"
+                    )
         paths = [
             (urlsplit(one.identity.redirect_uri).path, one.name)
             for one in found

@@ -269,10 +269,11 @@ class ProxyService(HttpService):
         """Whether an operator has taken the server out of use."""
         return self._drained is not None
 
-    async def control(self, action: str) -> None:
+    async def control(self, action: str, principal: str = "") -> str:
         """Carry out an action of an operator. ``drain`` refuses new requests, and lets those go on
         that the server has. ``resume`` ends that. ``restart`` replaces processes and connections
-        by new ones. ValueError: there is no such action."""
+        by new ones. ``logout`` ends the login of a principal. Returns the outcome in words.
+        ValueError: there is no such action."""
         if action == "restart":
             restart = getattr(self.assignment, "restart", None)
             if restart is None:
@@ -283,9 +284,16 @@ class ProxyService(HttpService):
             self._drained = text if action == "drain" else None
             for downstream in self.downstreams:
                 downstream.drained = self._drained
+        elif action == "logout":
+            if self.logins is None or not principal:
+                text = "name the principal" if self.logins else "users do not log in to it"
+                raise ValueError(f"nobody can be logged out of {self.name}: {text}")
+            if not await self.logins.log_out(principal):
+                return "there is no such login"
         else:
-            raise ValueError(f"an action is drain, resume or restart, not {action[:50]!r}")
+            raise ValueError(f"there is no action {action[:50]!r}")
         logger.warning("%s: an operator asks for: %s", self.name, action)
+        return "done"
 
     def replaced(self, farewell: str) -> None:
         """Another service takes the place of this one. ``farewell``: What requests get after the

@@ -15,6 +15,7 @@ from lab.audit import until
 from lab.authorization_server import get
 from lab.gateway import Gateway, gateway, inside
 from lab.issuer import AUDIENCE, Issuer
+from lab.operation import TOKEN, fetch
 from lab.principals import TOKENS, principal
 from lab.users import Bank, Exchanger, ask, exchanger
 from lab.wording import raises
@@ -22,7 +23,13 @@ from lab.wording import raises
 from wirespeed import Client, Http, Server, Socket, WebSocket
 from wirespeed.auth import MemoryStorage, SealedStorage
 from wirespeed.errors import AuthorizationError, ConfigError, RemoteError, VersionMismatch
-from wirespeed.proxy import AuthorizationConfig, BackendConfig, IdentityConfig, ProxyConfig
+from wirespeed.proxy import (
+    AdminConfig,
+    AuthorizationConfig,
+    BackendConfig,
+    IdentityConfig,
+    ProxyConfig,
+)
 from wirespeed.proxy.file import load
 from wirespeed.proxy.isolation.per_principal import PerPrincipal
 
@@ -378,6 +385,7 @@ async def log_in(link: str, issuer: Exchanger, name: str) -> tuple[int, str]:
     assert status == 200
     assert name in text
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["referrer-policy"] == "same-origin"  # else a browser sends "Origin: null"
     form, cookie = begun(headers, text)
     status, headers, _ = await ask("POST", link, {"do": "in", **form}, cookie)
     assert status == 303
@@ -412,6 +420,7 @@ async def test_a_login(tmp_path: Path) -> None:
                     listen=f"http://127.0.0.1:{port}/mcp",
                     principals=PRINCIPALS,
                     audit=str(audit),
+                    admin=AdminConfig(listen="http://127.0.0.1:0", token=TOKEN),
                 )
 
             async with serving() as gate:
@@ -454,13 +463,38 @@ async def test_a_login(tmp_path: Path) -> None:
                 form, cookie = begun(headers, text)
                 assert (await ask("POST", link, {"do": "out", **form}, cookie))[0] == 200
                 assert other.asked("revoke")
+                link = await refused_with(gate, "anne")
+                # an operator logs a user out
+                assert (await log_in(link, other, "anne"))[0] == 200
+                async with gate.client("anne") as client:
+                    assert (await client.call_tool("whoami")).text == "anne"
+                    before = len(other.asked("revoke"))
+                    assert await log_out(gate, "bank?principal=anne") == (200, "done\n")
+                    assert len(other.asked("revoke")) > before
+                    with pytest.raises(RemoteError):
+                        await client.call_tool("whoami")
                 await refused_with(gate, "anne")
+                said = (200, "there is no such login\n")
+                assert await log_out(gate, "bank?principal=anne") == said
+                assert await log_out(gate, "bank?principal=https://a.example%20anne") == said
+                for wrong, code in (
+                    ("bank", 400),
+                    ("bank/anne", 404),
+                    ("none?principal=anne", 404),
+                ):
+                    assert (await log_out(gate, wrong))[0] == code
         assert not set(TOKENS.values()) & set(bank.seen)
     noted = [json.loads(line) for line in audit.read_text().splitlines()]
     outcomes = [
         one["outcome"] for one in noted if one["event"] == "identity" and one["principal"] == "anne"
     ]
-    assert outcomes == ["logged in", "lost", "logged in", "logged out"]
+    assert outcomes == ["logged in", "lost", *["logged in", "logged out"] * 2]
+
+
+async def log_out(gate: Gateway, place: str) -> tuple[int, str]:
+    """What an operator gets who ends a login."""
+    found = await fetch(gate.admin_port, f"/logout/{place}", method="POST")
+    return found.status, found.text
 
 
 async def test_links_that_are_wrong(tmp_path: Path) -> None:
@@ -606,6 +640,11 @@ def test_what_is_wrong(tmp_path: Path) -> None:
     url = "https://bank.example/mcp"
     with pytest.raises(ValueError, match="needs principals or auth"):
         ProxyConfig(backends=(backend(url, identity),), listen=())
+    # two issuers may have an anne each
+    issuers = ("https://a.example", "https://b.example")
+    auth = AuthorizationConfig(resource="https://p.example", issuers=issuers)
+    with pytest.raises(ValueError, match="the same name"):
+        ProxyConfig(backends=(backend(url, identity),), listen=(), auth=auth)
     with pytest.raises(ValueError, match='isolation is "auto"'):
         backend(url, identity, isolation="session")
     for target in (Http(url, token="x"), Http(url, headers={"Authorization": "x"})):

@@ -64,9 +64,7 @@ class Who(NamedTuple):
     @classmethod
     def of(cls, digest: bytes, name: str, peer: Peer | None) -> Who:
         """Return the principal of a client."""
-        user = None if peer is None else peer.user
-        token = getattr(user, "data", None)
-        issuer = token.issuer if isinstance(token, AccessToken) else None
+        issuer = None if peer is None else _issuer_of(peer)
         return cls(digest, name, name if issuer is None else f"{issuer} {name}")
 
 
@@ -126,7 +124,7 @@ class ExchangedCredentials(Credentials):
 
     def see(self, who: Who, peer: Peer | None) -> None:
         """Remember the token of the request."""
-        if peer is None or not _is_issued(peer):
+        if peer is None or _issuer_of(peer) is None:
             return
         token = bearer(peer.headers.get("authorization", ""))
         if token:
@@ -179,12 +177,11 @@ class ExchangedCredentials(Credentials):
         return enterprise
 
 
-def _is_issued(peer: Peer) -> bool:
-    """Whether an authorization server issued the token of a client."""
+def _issuer_of(peer: Peer) -> str | None:
+    """Return the authorization server that issued the token of a client; None for other tokens."""
     token = getattr(peer.user, "data", None)
-    return isinstance(token, AccessToken) and not (token.issuer or "wirespeed:").startswith(
-        "wirespeed:"
-    )
+    issuer = token.issuer if isinstance(token, AccessToken) else None
+    return None if issuer is None or issuer.startswith("wirespeed:") else issuer
 
 
 class _Exchange(TokenExchange):
@@ -276,10 +273,16 @@ class LoginCredentials(Credentials):
 
         return self.grant(who, refuse)
 
-    async def log_out(self, who: Who) -> None:
-        """Delete the login of a principal, and revoke its tokens."""
-        await self.authorization(who, lambda: None).log_out(self.url)  # type: ignore[attr-defined]
-        self.told(who, "logged out")
+    async def log_out(self, who: Who) -> bool:
+        """Delete the login of a principal, and revoke its tokens. Returns whether there was one."""
+
+        async def refuse(url: str) -> str:
+            raise AuthorizationError(f"{who.name} is being logged out")
+
+        found = await self.grant(who, refuse).log_out(self.url)
+        if found is not None:
+            self.told(who, "logged out")
+        return found is not None
 
 
 class _Login(OAuth):

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from wirespeed.errors import WirespeedError
+from wirespeed.proxy.identity.credentials import Who
 from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.routes import CustomRoute, HttpResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from wirespeed.proxy.identity.credentials import LoginCredentials, Who
+    from wirespeed.proxy.identity.credentials import LoginCredentials
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.options import HttpRequest
 
@@ -39,8 +40,9 @@ PATIENCE = 30.0  # seconds for the authorization server to answer
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action {}; frame-ancestors 'none'"
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title><style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;
-margin:3rem auto;padding:0 1rem}}button{{font:inherit;padding:.5rem 1rem}}</style></head>
+<meta name="color-scheme" content="light dark"><title>{title}</title>
+<style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:3rem auto;padding:0 1rem}}
+button{{font:inherit;padding:.5rem 1rem}}</style></head>
 <body><h1>{title}</h1>{body}</body></html>
 """
 
@@ -100,6 +102,14 @@ class Logins:
                 self._end(next(iter(self._pending.values())))
         return f"{self._uri}?login={found.id}"
 
+    async def log_out(self, owner: str) -> bool:
+        """Delete the login of a principal, and revoke its tokens. ``owner``: as of `Who`. Returns
+        whether there was a login."""
+        who = Who(b"", owner.rpartition(" ")[2], owner)
+        found = await self._credentials.log_out(who)
+        self._done(who)
+        return found
+
     def targets(self) -> Mapping[str, HttpTarget]:
         """Return the target of the logins, by its path."""
         handlers = {"GET": self._get, "POST": self._post}
@@ -144,10 +154,10 @@ class Logins:
         )
         browser = secrets.token_urlsafe(24)
         body = (
-            f"<p>The login at <b>{_shown(self._credentials.server)}</b> will be that of "
-            f"<b>{_shown(one.who.name)}</b> at the proxy {_shown(self._proxy())}.</p>"
-            "<p>Go on only if this is you, and if you have asked for it a moment ago. Whoever has "
-            "sent you this link would work with your login otherwise.</p>"
+            f"<p>The proxy {_shown(self._proxy())} will use this login for "
+            f"<b>{_shown(one.who.name)}</b>.</p>"
+            "<p>Go on only if that is you, and you have asked for this link a moment ago. If "
+            "somebody else sent it to you, close this page: they would work with your login.</p>"
             f'<form method="post"><input type="hidden" name="browser" value="{browser}">'
             f'<p><button name="do" value="in">Log in</button></p>{known}</form>'
         )
@@ -257,9 +267,10 @@ class Logins:
             return False
 
 
+# Under the policy "no-referrer" a browser sends the form with "Origin: null", which is refused.
 _FIELDS = {
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }

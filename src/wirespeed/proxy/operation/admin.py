@@ -13,10 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
+from wirespeed.errors import WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.proxy.operation.meter import end_of_tick, in_turns
 from wirespeed.proxy.operation.metrics import (
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 50  # warnings and errors that are kept
 MAX_TEXT = 500  # characters of one of them
-ACTIONS = ("drain", "resume", "restart")  # that an operator can take at a server
+ACTIONS = ("drain", "resume", "restart", "logout")  # that an operator can take at a server
 LOGGERS = ("wirespeed.proxy", "wirespeed.server")
 # No answer is for another page, nor for a cache.
 _FIELDS = {
@@ -212,16 +213,16 @@ class AdminService:
         target.authority = self.auth
         return target
 
-    # -- actions of an operator
-    # --------------------------------------------------------------------
+    # -- actions of an operator --------------------------------------------------------------------
 
-    async def _obey(self, name: str, action: str) -> None:
-        """Carry out an action at a server of this process. LookupError: no server has this name.
-        ValueError: there is no such action."""
+    async def _obey(self, name: str, action: str, principal: str) -> str:
+        """Carry out an action at a server of this process, and return the outcome in words.
+        ``principal``: of a logout. LookupError: no server has this name. ValueError: the action is
+        not possible."""
         found = [one for one in self._services() if one.config and one.name == name]
         if not found:
             raise LookupError(f"there is no server {name[:100]}")
-        await found[0].control(action)
+        return await found[0].control(action, principal)
 
     async def _control(self, request: HttpRequest) -> HttpResponse:
         """Carry out an action at a server, in all workers."""
@@ -229,19 +230,22 @@ class AdminService:
         if origin is not None and origin != f"http://{host}":  # nor a page of another port
             return HttpResponse(403, "this page may not do that\n", _FIELDS)
         action, _, name = request.path[1:].partition("/")
+        wanted = unquote(name), action, parse_qs(request.query).get("principal", [""])[0]
         missing: list[int] = []
         try:
-            await self._obey(unquote(name), action)
+            outcome = await self._obey(*wanted)
             if self._neighbours is not None:
-                missing = await self._neighbours.tell(self._worker, unquote(name), action)
+                missing = await self._neighbours.tell(self._worker, *wanted)
         except LookupError as exc:
             return HttpResponse(404, f"{exc.args[0]}\n", _FIELDS)
         except ValueError as exc:
             return HttpResponse(400, f"{exc}\n", _FIELDS)
+        except WirespeedError as exc:  # the authorization server does not revoke the tokens
+            return HttpResponse(502, f"{str(exc).partition(chr(10))[0]}\n", _FIELDS)
         if missing:
             text = f"no answer from worker {', '.join(map(str, missing))}\n"
             return HttpResponse(502, text, _FIELDS)
-        return HttpResponse(200, "done\n", _FIELDS)
+        return HttpResponse(200, f"{outcome}\n", _FIELDS)
 
     async def _page(self, request: HttpRequest) -> HttpResponse:
         try:  # in a thread: clients of the proxy are not to wait for a page

@@ -287,8 +287,9 @@ class ProxyEndpoint(Protocol):
     def is_drained(self) -> bool:
         """Whether an operator has taken the server out of use."""
 
-    async def control(self, action: str) -> None:
-        """Drain, resume or restart the server. ValueError: there is no such action."""
+    async def control(self, action: str, principal: str = "") -> str:
+        """Drain, resume or restart the server, or log a principal out. Returns the outcome in
+        words. ValueError: there is no such action."""
 
     @property
     def supervisors(self) -> list[Supervisor]:

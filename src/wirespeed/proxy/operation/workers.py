@@ -152,8 +152,7 @@ def columns(rows: Iterable[list[int]]) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
-# -- messages between workers
-# -----------------------------------------------------------------------------------
+# -- messages between workers ----------------------------------------------------------------------
 
 
 class Neighbours:
@@ -179,7 +178,7 @@ class Neighbours:
         self,
         worker: int,
         take: Callable[[], Awaitable[Snapshot]],
-        obey: Callable[[str, str], Awaitable[None]],
+        obey: Callable[[str, str, str], Awaitable[object]],
     ) -> None:
         """Begin to answer the others. ``worker``: the number of this process. ``obey``: carries
         out an action at a server."""
@@ -196,7 +195,7 @@ class Neighbours:
         self,
         box: socket.socket,
         take: Callable[[], Awaitable[Snapshot]],
-        obey: Callable[[str, str], Awaitable[None]],
+        obey: Callable[[str, str, str], Awaitable[object]],
     ) -> None:
         with contextlib.suppress(OSError):
             kind, found, _, _ = socket.recv_fds(box, 1, 1, FLAGS)
@@ -215,11 +214,11 @@ class Neighbours:
         missing = [one for one, found in zip(others, answers, strict=True) if found is None]
         return [found for found in answers if found is not None], missing
 
-    async def tell(self, worker: int, name: str, action: str) -> list[int]:
+    async def tell(self, worker: int, name: str, action: str, principal: str) -> list[int]:
         """Have all other workers carry out an action at a server. Returns the numbers of those
         that did not answer."""
         others = self._others(worker)
-        sent = msgspec.msgpack.encode((name, action))
+        sent = msgspec.msgpack.encode((name, action, principal))
         answers = await asyncio.gather(*(self._talk(one, COMMAND, sent) for one in others))
         return [one for one, found in zip(others, answers, strict=True) if found != b"done"]
 
@@ -264,13 +263,12 @@ async def _all_of(asker: socket.socket) -> bytes | None:
     return bytes(found)
 
 
-async def _obey(asker: socket.socket, obey: Callable[[str, str], Awaitable[None]]) -> None:
+async def _obey(asker: socket.socket, obey: Callable[[str, str, str], Awaitable[object]]) -> None:
     with asker, contextlib.suppress(OSError, TimeoutError, msgspec.DecodeError, LookupError):
         asker.setblocking(False)
         async with asyncio.timeout(PATIENCE):
             wanted = await _all_of(asker)
-            name, action = msgspec.msgpack.decode(wanted or b"", type=tuple[str, str])
-            await obey(name, action)
+            await obey(*msgspec.msgpack.decode(wanted or b"", type=tuple[str, str, str]))
             await asyncio.get_running_loop().sock_sendall(asker, b"done")
 
 

@@ -196,8 +196,7 @@ class SkillService:
                 else:
                     self._heads[uri] = entry
 
-    # -- visibility
-    # --------------------------------------------------------------------------------
+    # -- visibility --------------------------------------------------------------------------------
 
     def _shows(self, client: Call | Serving) -> Shows | None:
         return self.server.visibility.of("skills", client)
