@@ -160,7 +160,7 @@ async def test_a_session_is_what_it_is_without(
 
 # Checks of adapters in one process: their environment, program and number.
 PROGRAMS = {
-    "fastmcp": ("adapter_fastmcp", "fastmcp_checks.py", 7),
+    "fastmcp": ("adapter_fastmcp", "fastmcp_checks.py", 8),
     "mcp1": ("adapter1", "sdk1_checks.py", 6),
 }
 

@@ -6,6 +6,8 @@ With ``serve`` its server is served on stdio instead.
 """
 
 import asyncio
+import os
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -22,6 +24,8 @@ from opentelemetry import trace
 from wirespeed.adapters import fastmcp as adapter
 
 PROGRAM = """
+import os
+
 from fastmcp import FastMCP
 
 server = FastMCP("calculator")
@@ -30,6 +34,11 @@ server = FastMCP("calculator")
 @server.tool
 def add(a: int, b: int) -> int:
     return a + b
+
+
+@server.tool
+def pid() -> int:
+    return os.getpid()
 
 
 server.run(show_banner=False)
@@ -115,6 +124,27 @@ async def configuration() -> None:
                 assert (await client.call_tool("two_add", {"a": 2, "b": 3})).data == 5
 
 
+async def a_server_that_died_is_started_again() -> None:
+    """FastMCP keeps a server for the next connection, unless it is gone."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "program.py")
+        program.write_text(PROGRAM)
+        client = fastmcp.Client(PythonStdioTransport(program))
+        pids = []
+        for _ in range(2):
+            async with client:
+                pids.append((await client.call_tool("pid")).data)
+                os.kill(pids[-1], signal.SIGKILL)
+                try:
+                    await client.call_tool("pid")
+                except Exception as exc:
+                    assert "closed" in str(exc), exc
+                else:
+                    raise AssertionError("it is alive")
+        await client.transport.close()
+        assert len(set(pids)) == 2, pids
+
+
 async def stdio() -> None:
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "program.py")
@@ -193,6 +223,6 @@ if __name__ == "__main__":
         server.run(show_banner=False)
     else:
         report(
-            *(urls, configuration, stdio, a_call_ends_with_the_session, auth_is_refused, spans),
-            uninstalled,
+            *(urls, configuration, stdio, a_server_that_died_is_started_again),
+            *(a_call_ends_with_the_session, auth_is_refused, spans, uninstalled),
         )

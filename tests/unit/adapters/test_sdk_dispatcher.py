@@ -481,9 +481,11 @@ async def test_what_was_asked_fails_when_the_peer_is_gone() -> None:
     async with Ends("client") as ends:
         call = asyncio.ensure_future(ends.dispatcher.send_raw_request("m", None))
         await ends.receive()
+        assert not ends.dispatcher._closed
         ends.peer.close()
         with pytest.raises(SdkError) as caught:
             await call
+        assert ends.dispatcher._closed
         assert (caught.value.code, caught.value.message) == (-32000, "Connection closed")
         with pytest.raises(SdkError):
             await ends.dispatcher.send_raw_request("m", None)

@@ -77,6 +77,8 @@ class SdkDispatcher(SessionConnection):
     asks: bool
     parks: bool
     failure: BaseException | None
+    @property
+    def _closed(self) -> bool: ...
     def __init__(
         self,
         service: Any,

@@ -291,6 +291,12 @@ cdef class SdkDispatcher(SessionConnection):
         if self.failure is not None:
             raise self.failure
 
+    @property
+    def _closed(self):
+        """Whether nothing can be asked any more. By this name of the SDK's own dispatcher FastMCP
+        looks whether the server that it has kept is alive."""
+        return self.shut
+
     def stop(self):
         """Take and ask nothing more: handlers are cancelled, what was not answered fails."""
         self.stop_c()
