@@ -46,6 +46,8 @@ def run(
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         path = [str(ROOT / "src"), str(HERE)]
+        environ = peers.environment() | {"PYTHONPATH": os.pathsep.join(path)}
+        environ["PATH"] = os.pathsep.join([str(Path(python).parent), environ["PATH"]])
         plugin = ["-p", str(suite["plugin"])] if wired else []
         done = subprocess.run(
             [
@@ -54,7 +56,7 @@ def run(
                 *(*plugin, *suite.get("options", ()), *arguments),
             ],
             cwd=sources,
-            env=peers.environment() | {"PYTHONPATH": os.pathsep.join(path)},
+            env=environ,
             stdin=subprocess.DEVNULL,
             timeout=SECONDS,
             capture_output=True,
