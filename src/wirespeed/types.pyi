@@ -35,6 +35,9 @@ from wirespeed.client.sync import BlockingSubscription as BlockingSubscription
 from wirespeed.client.sync import BlockingTask as BlockingTask
 from wirespeed.client.tasks.messages import TaskState as TaskState
 from wirespeed.client.tasks.task import ToolTask as ToolTask
+from wirespeed.protocol.apps import App as App
+from wirespeed.protocol.apps import AppCsp as AppCsp
+from wirespeed.protocol.apps import AppPermission as AppPermission
 from wirespeed.protocol.asking import ListRootsParams as ListRootsParams
 from wirespeed.protocol.asking import ModelHint as ModelHint
 from wirespeed.protocol.asking import ModelPreferences as ModelPreferences

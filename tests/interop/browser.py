@@ -163,6 +163,19 @@ class Browser:
         yield page
         await self._ask("Target.closeTarget", targetId=target)
 
+    async def frame(self) -> Page:
+        """The page in the one frame that has a process of its own, as sandboxed frames do."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                found = (await self._ask("Target.getTargets"))["targetInfos"]
+                frames = [one["targetId"] for one in found if one["type"] == "iframe"]
+                if frames:
+                    break
+                await asyncio.sleep(0.05)
+        (target,) = frames
+        attached = await self._ask("Target.attachToTarget", targetId=target, flatten=True)
+        return Page(self, attached["sessionId"])
+
 
 @asynccontextmanager
 async def opened(program: str, profile: Path) -> AsyncIterator[Browser]:

@@ -37,6 +37,9 @@ from wirespeed.tasks import (
 )
 from wirespeed.types import (
     Annotations,
+    App,
+    AppCsp,
+    AppPermission,
     AsgiApp,
     AskMiddleware,
     AskNext,
@@ -238,6 +241,12 @@ def seen(notification: SeenNotification) -> None:
 
 
 hook: NotificationHook = seen
+camera: AppPermission = "camera"
+clock = App(
+    "ui://clock/page.html", "<p>", csp=AppCsp(connect=("https://a.example",)), permissions=(camera,)
+)
+assert_type(clock.policy, str)
+server.add_app(clock)
 scales = Extension(
     "office.example/scales",
     requests={"scales/weigh": weigh},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from wirespeed._core.slab import Lease
     from wirespeed.auth.resource_server import ResourceServer
+    from wirespeed.protocol.apps import App
     from wirespeed.server.asking.roots import RootsChange
     from wirespeed.server.dependencies.registry import ProviderOptions
     from wirespeed.server.extensions import Extension
@@ -455,6 +456,28 @@ class Server:
             ValueError: A skill with the same URI exists already, or an option is not valid.
         """
         return self._service.made_skills().add(source, options)
+
+    def add_app(self, app: App) -> Resource | ResourceTemplate:
+        """Serve a page for the results of tools that have `App.meta`, as a resource; the extension
+        ``io.modelcontextprotocol/ui`` is declared to clients of both eras. ValueError: there is
+        such a resource already."""
+        from wirespeed.protocol.apps import MIME_TYPE, UI_EXTENSION
+        from wirespeed.server.extensions import Extension
+
+        contents = app.contents
+        made = self._service.resources.register(
+            app.uri,
+            contents,
+            name=app.name,
+            title=app.title,
+            description=app.description,
+            mime_type=MIME_TYPE,
+            size=len(app.html.encode()),
+            meta=contents.meta,
+        )
+        if UI_EXTENSION not in self._service.extensions.by_name:
+            self.add_extension(Extension(UI_EXTENSION, required=False, eras=("legacy", "modern")))
+        return made
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource or a template; reads under way go on. KeyError: the server has no such
