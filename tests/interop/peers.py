@@ -108,6 +108,22 @@ def npm(table: str = "npm") -> Path:
 
 
 @functools.cache
+def crate(name: str) -> str:
+    """The program of a crate among the programs, built once. Its Cargo.toml has the pins."""
+    source = PROGRAMS / name
+    of = [(source / part).read_text() for part in ("Cargo.toml", "src/main.rs")]
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        cargo = ["cargo", "install", "--quiet", "--debug", "--root", str(folder)]
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = shutil.copytree(source, Path(scratch) / name)  # it writes a lock beside it
+            _run([*cargo, "--path", str(copy), "--target-dir", str(Path(scratch) / "target")])
+
+    return str(_installed(f"crate-{name}", of, install) / "bin" / name)
+
+
+@functools.cache
 def published(name: str) -> list[str]:
     """The command that launches a server of `published.toml`."""
     server = PUBLISHED[name]

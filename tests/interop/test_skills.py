@@ -18,12 +18,21 @@ import pytest
 from wirespeed import Client, Stdio
 
 # FastMCP's client has skills in the modern era alone.
-CASES = [("fastmcp", "modern"), ("ts2", "modern"), ("ts2", "legacy")]
+RUST = pytest.mark.full("rmcp is built by cargo")
+CASES = [
+    ("fastmcp", "modern"),
+    ("ts2", "modern"),
+    ("ts2", "legacy"),
+    pytest.param("rmcp", "modern", marks=RUST),
+    pytest.param("rmcp", "legacy", marks=RUST),
+]
 
 
 def program(peer: str) -> list[str]:
     if peer == "ts2":
         return peers.node("ts2_skills.mjs")
+    if peer == "rmcp":
+        return [peers.crate("rmcp_skills")]
     return [peers.python("adapter_fastmcp"), str(peers.PROGRAMS / "fastmcp_skills.py")]
 
 
@@ -98,13 +107,13 @@ def test_ours_reads_theirs(peer: str, era: str, folder: Path) -> None:
     assert found == expected(folder)
 
 
-def test_at_one_endpoint(folder: Path, tmp_path: Path) -> None:
-    """Servers of all of them behind the proxy, read by their clients and ours."""
-    commands = {
-        "ours": ours(folder),
-        "fastmcp": [*program("fastmcp"), "serve", str(folder)],
-        "ts2": [*program("ts2"), "serve", str(folder)],
-    }
+@pytest.mark.parametrize(
+    "found", [("fastmcp", "ts2"), pytest.param(("rmcp", "ts2"), marks=RUST)], ids="-".join
+)
+def test_at_one_endpoint(found: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
+    """Servers of others and ours behind the proxy, read by the clients of all of them."""
+    commands = {"ours": ours(folder)}
+    commands |= {peer: [*program(peer), "serve", str(folder)] for peer in found}
     servers = {name: {"command": one[0], "args": one[1:]} for name, one in commands.items()}
     file = tmp_path / "proxy.json"
     file.write_text(json.dumps({"mcpServers": servers, "proxy": {"readyWithin": 60}}))
@@ -112,6 +121,6 @@ def test_at_one_endpoint(folder: Path, tmp_path: Path) -> None:
     wanted: Files = {}
     for name in servers:
         wanted |= expected(folder, f"{name}/")
-    for peer in ("fastmcp", "ts2"):
+    for peer in found:
         assert read(peer, "modern", proxy) == wanted
     assert asyncio.run(verified(Stdio(proxy[0], proxy[1:]), "modern")) == wanted
