@@ -589,6 +589,7 @@ def write(path: Path, about: dict[str, Any], found: Results, *, whole: bool) -> 
                 about["minutes"] += before["minutes"]
                 loads = (one["machine"]["load_before"] for one in (before, about))
                 about["machine"]["load_before"] = max(loads)
+                about["load_after"] = max(before["load_after"], about["load_after"])
     rows |= {key: one for key, one in found.rows.items() if one["rounds"] or one["fault"]}
     path.write_text(json.dumps(about | {"rows": list(rows.values())}, indent=1) + "\n")
     say(f"written: {path}")

@@ -41,8 +41,11 @@ MARKS = ("<!-- made by benchmarks/field -->", "<!-- up to here -->")
 # The generators agree if their rates differ by less.
 AGREE = 0.10
 LISTED = 25  # cells in which they do not
-# The machine did other work if its load was higher before the run.
+# The machine did other work if its load was higher, …
 IDLE = 0.7
+# … before the run, and after it by more than what the run itself makes then. The load of a minute
+# has work that ended before the run; work that goes on is in both.
+OWN = 1.0
 MISSED, MET = "**missed**", "met"
 SDK = "mcp2"  # the official SDK for Python
 SHOWN = 160  # characters of a fault
@@ -59,8 +62,9 @@ def machine(field: Field) -> str:
 
 def warning(field: Field) -> str:
     """The warning about doubtful figures; empty for a full run on an idle machine."""
-    load = field.about["machine"]["load_before"]
-    why = ["one short round"] if field.about["quick"] else []
+    about = field.about
+    load = min(about["machine"]["load_before"], about["load_after"] - OWN)
+    why = ["one short round"] if about["quick"] else []
     why += [f"a machine that did other work (load {load:.1f})"] if load > IDLE else []
     if not why:
         return ""
