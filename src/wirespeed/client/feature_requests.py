@@ -41,6 +41,7 @@ from wirespeed.client.results.features import (
 from wirespeed.client.timeouts import CLIENT_DEFAULT, Timeout, limit_of
 from wirespeed.errors import InvalidResponse, RemoteError, Unsupported
 from wirespeed.protocol import codes
+from wirespeed.protocol.digests import are_of_two
 from wirespeed.protocol.results import Completion, GetPromptResult, ReadResourceResult
 from wirespeed.protocol.revisions import fit
 
@@ -117,7 +118,7 @@ class ListMethod(Generic[P, T]):
                 continue
             if cursor is None:
                 digest = page.digest
-            elif page.digest != digest:
+            elif are_of_two(digest, page.digest):
                 n_changes += 1
                 if n_changes > MAX_CHANGES:
                     raise InvalidResponse(f"{self.method} changes while it is listed")
@@ -269,7 +270,7 @@ class FeatureRequests:
             if self._cache is not None and refuses_cursor(exc, cursor):
                 self._cache.drop(listing.method)
             raise
-        if digest is not None and page.digest != digest and self._cache is not None:
+        if self._cache is not None and are_of_two(digest, page.digest):
             self._cache.drop(listing.method)
         if isinstance(page, ListToolsResult):
             page.tools = self._learn(page.tools)

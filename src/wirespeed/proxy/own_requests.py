@@ -10,6 +10,7 @@ import msgspec
 
 from wirespeed.errors import InvalidResponse
 from wirespeed.protocol import codes
+from wirespeed.protocol.digests import are_of_two
 from wirespeed.protocol.revisions import (
     LATEST_MODERN,
     META_CLIENT_CAPABILITIES,
@@ -105,7 +106,7 @@ async def pages(
         n_bytes += len(msgspec.json.encode(page))
         if n_bytes > max_bytes:
             raise InvalidResponse(f"{method} has more than {max_bytes} bytes")
-        if found and page.get("digest") != found[0].get("digest"):
+        if found and are_of_two(found[0].get("digest"), page.get("digest")):
             n_changes += 1
             if n_changes > MAX_CHANGES:
                 raise InvalidResponse(f"{method} changes while it is listed")

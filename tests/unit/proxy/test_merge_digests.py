@@ -9,6 +9,7 @@ import pytest
 from lab.merge import MergeLab
 
 from wirespeed import Client, Server, Socket
+from wirespeed.errors import ProtocolError
 from wirespeed.proxy import BackendConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -71,3 +72,21 @@ async def test_pages_of_different_digests_are_not_joined(tmp_path: Path) -> None
         assert len(names) == len(set(names)) == 11
         assert a.asked[:3] == [None, a.asked[1], None]  # begun anew at the second page
         assert b.pages() == 3
+
+
+async def test_a_server_that_has_no_tools_any_more(tmp_path: Path) -> None:
+    lab = MergeLab(tmp_path, list_digests=True)
+    a, b = Behind(lab, "a", True), Behind(lab, "b", True)
+    gone: list[str] = []
+
+    async def leave(request: Any, call_next: Any) -> Any:
+        if request.method in gone:
+            raise ProtocolError(-32601, "Method not found")
+        return await call_next(request)
+
+    a.server.add_middleware(leave)
+    async with lab.serving() as urls, Client(urls[0], era="modern", cache=False) as client:
+        assert len(await client.list_tools()) == 10
+        gone.append("tools/list")
+        assert len(await client.list_tools()) == 5
+        assert b.pages() > 0

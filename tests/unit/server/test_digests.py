@@ -235,3 +235,25 @@ async def test_context_of_a_tool_is_as_ever() -> None:
     async with Client(server, era="modern", digests=True) as client:
         await client.list_tools()
         assert (await client.call_tool("whole")).data is True
+
+
+@pytest.mark.parametrize("digests", [True, False])
+async def test_a_page_without_a_digest_fits_the_first_one(digests: bool) -> None:
+    server = lister(page_size=2)
+    asked = Asked()
+
+    async def first_alone(request: Any, call_next: Any) -> Any:
+        reply = await call_next(request)
+        if request.method != "tools/list" or "cursor" not in request.decode():
+            return reply
+        page = reply.decode()
+        del page["digest"]
+        return Reply.result(page)
+
+    server.add_middleware(asked)
+    server.add_middleware(first_alone)
+    async with Client(server, era="modern", cache=False, digests=digests) as client:
+        assert len(await client.list_tools()) == 5
+        assert asked.n() == 3
+        assert [tool.name async for tool in client.iter_tools()] == [f"tool{i}" for i in range(5)]
+        assert asked.n() == 3

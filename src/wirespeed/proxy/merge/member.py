@@ -248,10 +248,9 @@ class Member:
             if exc.code != codes.METHOD_NOT_FOUND:
                 raise
             listed = []
-        if known is not None and digest is not None and listed[0].get("digest") == digest:
-            found = known
-        else:
-            found = ServerListing()
+        same = digest is not None and listed and listed[0].get("digest") == digest
+        found = known if known is not None and same else ServerListing()
+        if found is not known:
             found.take(kind, listed)
         now = self._client.loop.time()
         found.ttl = min(map(ttl_of, listed), default=0)
