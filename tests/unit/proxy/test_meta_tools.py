@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import pytest
 from lab.audit import until
 from lab.gateway import gateway, inside
+from lab.merge import MergeLab
 from lab.principals import PRINCIPALS, Requests, modern
 from lab.wording import raises
 
-from wirespeed import Client, HeaderParam, Server, ToolSearch
+from wirespeed import Client, HeaderParam, Server, Socket, ToolSearch
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import FlowConfig, RateConfig, ToolsConfig
 
@@ -309,3 +310,21 @@ async def test_a_cancelled_call(era: Any) -> None:
         await began.wait()
         call.cancel()
         await ended.wait()
+
+
+@pytest.mark.parametrize("kind", ["array", "text", "null", "surrogate"])
+async def test_a_list_that_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """It is the server's fault, and the log says so."""
+    entry = {"name": "a", "description": "half a pair: \ud800", "inputSchema": {"type": "object"}}
+    kinds = {"array": [], "text": "x", "null": None, "surrogate": {"tools": [entry]}}
+    lab = MergeLab(tmp_path, tool_search=ToolSearch())
+    answers = {"tools/list": {"result": kinds[kind]}}
+    lab.backends.append(lab.scripted("bad", answers, isolation="shared"))
+    async with lab.serving() as (url, *_), Client(Socket(url), era="legacy") as client:
+        with raises(RemoteError, code=-32603):
+            await client.call_tool("search_tools", {"query": "a"})
+    (line,) = [one for one in caplog.records if "is not valid" in one.message]
+    assert (line.levelname, line.message[:4]) == ("WARNING", "bad:")
+    assert "internal error" not in caplog.text
