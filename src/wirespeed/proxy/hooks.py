@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw
@@ -38,6 +39,7 @@ quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 MAX_KNOWN = 1000  # names of tools whose hooks are remembered
 MAX_NAME = 200  # bytes of the JSON text of such a name
 MAX_CONNECTIONS = 64  # to the service of a hook
+MAX_OF_CLIENT = 16  # of these, for the calls of one principal or address
 MAX_THREADS = 8  # of each hook that is a plain function
 MAX_TEXT = 1000  # characters of a refusal
 MAX_DEPTH = 1024  # of the JSON that a hook returns
@@ -113,6 +115,7 @@ class ServiceHook:
             timeout=config.timeout,
             max_connections=MAX_CONNECTIONS,
         )
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def has(self, phase: str) -> bool:
         """Whether the hook takes part in a phase."""
@@ -131,7 +134,8 @@ class ServiceHook:
         }
         if result is not None:
             asked["result"] = result
-        found = await self._fetcher.post(self._url, json=asked, headers=self._headers)
+        async with self._turn(call):
+            found = await self._fetcher.post(self._url, json=asked, headers=self._headers)
         if found.status == 204:
             return None
         if found.status != 200:
@@ -142,6 +146,14 @@ class ServiceHook:
         if verdict.action == "allow":
             return None
         return verdict.arguments if result is None else verdict.result
+
+    def _turn(self, call: HookCall) -> asyncio.Semaphore:
+        """Return what holds back a client whose calls the service has in large numbers."""
+        who = call.principal or (call.address or "").rpartition(":")[0]  # without the port
+        turn = self._turns.get(who)
+        if turn is None:
+            turn = self._turns[who] = asyncio.Semaphore(MAX_OF_CLIENT)
+        return turn
 
     async def close(self) -> None:
         """End the connections."""

@@ -7,6 +7,7 @@ becomes ``tools/list`` in the same way, so it finds only tools that the client m
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,11 +22,14 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SERVER_INFO
 from wirespeed.proxy.own_requests import MAX_PAGES, modern_version, own_info, params_of
 from wirespeed.tool_search import ToolIndex, text_of
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.tool_search import ToolSearch
+
+quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 
 # Indexes that are kept, one for each different list of tools.
 MAX_INDEXES = 16
@@ -100,7 +104,7 @@ class MetaTools:
         return partial(self._shown, inner, params_of(message).get("cursor") is None)
 
     def _shown(self, inner: Callable[[Any], bytes] | None, is_first: bool, text: Any) -> bytes:
-        result = _members(text if inner is None else inner(text))
+        result = _page(text if inner is None else inner(text))
         kept = list(self._own) if is_first else []
         for entry, name in entries_of(result):
             if self.config.shows(name) and not self.config.is_own(name):
@@ -123,6 +127,16 @@ class MetaTools:
                 self._indexes.popitem(last=False)
         self._indexes[digest] = found
         return found
+
+
+def _page(text: Any) -> dict[str, Raw]:
+    """Decode a page of a server's list. ProtocolError: it is not valid, which is logged."""
+    try:
+        return _members(text)
+    except msgspec.DecodeError as exc:
+        quiet.log(logging.WARNING, "the list of tools of a server is not valid: %s", exc)
+        text = "the list of tools of the server is not valid"
+        raise ProtocolError(codes.INTERNAL_ERROR, text) from None
 
 
 def entries_of(result: dict[str, Raw]) -> list[tuple[Raw, str]]:
@@ -168,7 +182,7 @@ class _Search:
         """Take a page."""
         assert downstream.takers is not None
         del downstream.takers[ref]
-        result = _members(text)
+        result = _page(text)
         self._pages.append(result.get("tools", Raw(b"[]")))
         self._n_bytes += len(text)
         cursor: Any = msgspec.json.decode(result.get("nextCursor", b"null"))

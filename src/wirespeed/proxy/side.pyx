@@ -39,11 +39,9 @@ from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.proxy.own_requests import ProxyRequest
 from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
-from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 
 logger = logging.getLogger("wirespeed.proxy")
-quiet = RateLimitedLog(logger)
 
 # Not those of the proxy's own refusals: a server that is busy leaves the proxy ready.
 cdef frozenset VERDICTS = codes.MODERN_ERRORS | {codes.METHOD_NOT_FOUND}
@@ -586,11 +584,7 @@ cdef class Side(SessionConnection):
                 route.record = record
                 return self.fail_c(route, exc.code, exc.message, exc.data)
             except Exception as exc:
-                if isinstance(exc, msgspec.DecodeError):       # the other side wrote it
-                    name = getattr(self, "name", "a client")
-                    quiet.log(logging.WARNING, "%s: the answer %r is not valid: %s", name, m, exc)
-                else:
-                    logger.error("internal error of the proxy at %s", m, exc_info=exc)
+                logger.error("internal error of the proxy at %s", m, exc_info=exc)
                 route.record = record
                 return self.fail_c(route, codes.INTERNAL_ERROR, "the answer is not valid", None)
             if record is not None:

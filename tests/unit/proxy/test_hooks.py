@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lab.audit import until
 from lab.gateway import gateway, inside
-from lab.principals import PRINCIPALS
+from lab.principals import PRINCIPALS, TOKENS, principal
 from lab.raw import surroundings
 from lab.wording import raises
 
@@ -375,14 +375,15 @@ async def test_a_function_that_hangs() -> None:
 
 
 @contextlib.asynccontextmanager
-async def service(answer: Callable[[Any], HttpResponse]) -> AsyncIterator[tuple[str, list[Any]]]:
-    """An HTTP service: its URL, and what it was asked."""
+async def service(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[str, list[Any]]]:
+    """An HTTP service: its URL, and what it was asked. ``answer``: may be a coroutine function."""
     asked: list[Any] = []
 
     async def check(request: HttpRequest) -> HttpResponse:
         body = json.loads(request.body)
         asked.append((request.headers.get("authorization"), body))
-        return answer(body)
+        found = answer(body)
+        return await found if asyncio.iscoroutine(found) else found
 
     listening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     options = HttpOptions(routes={"POST /check": check})
@@ -432,6 +433,33 @@ async def test_a_service(era: Any) -> None:
         }  # fmt: skip
         assert asked[1][1]["result"]["content"][0]["text"] == "saved x"
     assert calls == ["x", "other"]
+
+
+async def test_a_client_does_not_take_all_of_a_service() -> None:
+    over = asyncio.Event()
+
+    async def answer(body: Any) -> HttpResponse:
+        if body["principal"] == "anne":
+            await over.wait()
+        return HttpResponse(204, "")
+
+    async with service(answer) as (url, asked):
+        config = HookConfig(tools=("save",), url=url, timeout=60.0)
+        backend = inside("notes", notes([]), hooks=(config,))
+        async with (
+            gateway(backend, principals=tuple(map(principal, TOKENS))) as gate,
+            gate.client("anne") as anne,
+            gate.client("bob") as bob,
+        ):
+            calls = [
+                asyncio.ensure_future(anne.call_tool("save", {"text": "x"})) for _ in range(80)
+            ]
+            while len(asked) < 16:
+                await asyncio.sleep(0.01)
+            assert (await bob.call_tool("save", {"text": "y"})).text == "saved y"
+            assert len(asked) == 18  # about his call and about its result
+            over.set()
+            assert {(await one).text for one in calls} == {"saved x"}
 
 
 async def test_a_service_that_fails() -> None:
