@@ -23,6 +23,7 @@ import peers
 from websockets.asyncio.client import ClientConnection, connect
 
 SECONDS = 60
+SIZES = ((1400, 900, False), (412, 915, True))  # a window on a desk, and that of a phone
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless",
@@ -111,6 +112,18 @@ class Page:
         """Click a field, and type."""
         await self.click(selector)
         await self.ask("Input.insertText", text=text)
+
+    async def too_wide(self) -> list[int]:
+        """The widths of windows, of a desk and of a phone, that the page does not fit into."""
+        found = []
+        for width, height, mobile in SIZES:
+            await self.ask(
+                "Emulation.setDeviceMetricsOverride",
+                width=width, height=height, deviceScaleFactor=1, mobile=mobile,
+            )  # fmt: skip
+            if await self.evaluated("document.documentElement.scrollWidth") > width:
+                found.append(width)
+        return found
 
     async def until(self, condition: str) -> None:
         """Wait until an expression is true, over the pages that follow."""

@@ -195,6 +195,8 @@ INSIDE = {
         bridge
     """,
     "proxy": """
+        config_types
+        hook_config
         backend_config
         config
         own_requests trace_context flow.turns breakdown

@@ -2,7 +2,6 @@ from wirespeed.proxy.backend_config import BackendConfig as BackendConfig
 from wirespeed.proxy.backend_config import BreakerConfig as BreakerConfig
 from wirespeed.proxy.backend_config import FlowConfig as FlowConfig
 from wirespeed.proxy.backend_config import HealthConfig as HealthConfig
-from wirespeed.proxy.backend_config import HookConfig as HookConfig
 from wirespeed.proxy.backend_config import IdentityConfig as IdentityConfig
 from wirespeed.proxy.backend_config import RateConfig as RateConfig
 from wirespeed.proxy.backend_config import RecycleConfig as RecycleConfig
@@ -16,6 +15,7 @@ from wirespeed.proxy.config import IntrospectionConfig as IntrospectionConfig
 from wirespeed.proxy.config import ListenConfig as ListenConfig
 from wirespeed.proxy.config import PrincipalConfig as PrincipalConfig
 from wirespeed.proxy.config import ProxyConfig as ProxyConfig
+from wirespeed.proxy.hook_config import HookConfig as HookConfig
 from wirespeed.proxy.hooks import HookCall as HookCall
 from wirespeed.proxy.hooks import HookRefusal as HookRefusal
 from wirespeed.proxy.mirror import Mirror as Mirror

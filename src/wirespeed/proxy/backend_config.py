@@ -1,34 +1,23 @@
-"""The configuration of a server behind the proxy, as a value; and the check of types that all
-values of the configuration share."""
+"""The configuration of a server behind the proxy, as a value."""
 
 from __future__ import annotations
 
-import math
 import re
-import types
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from wirespeed._exports import set_public_home
 from wirespeed.auth.fetch import named_url
 from wirespeed.client.connection.handshake import SILENCE
 from wirespeed.merging import prefix_of
+from wirespeed.proxy.config_types import check_types
+from wirespeed.proxy.hook_config import HookConfig
 from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.address import quote_path
 from wirespeed.transport.backoff import Backoff
-from wirespeed.transport.options import HANDSHAKE, check_headers, is_token
+from wirespeed.transport.options import HANDSHAKE, check_headers
 
 if TYPE_CHECKING:
     from wirespeed.client.targets import Http, Socket, WebSocket
@@ -155,63 +144,6 @@ class RateConfig:
 # Characters of the shortest key that seals logins.
 MIN_KEY = 32
 
-HookPhase: TypeAlias = Literal["before", "after"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class HookConfig:
-    """A hook, which checks the calls of some tools. Before a call it allows it, refuses it or
-    edits its arguments. After the call it lets the result pass, withholds it or edits it. Calls of
-    other tools are not held.
-
-    Attributes:
-        tools: Globs of the server's names of the tools.
-        url: An HTTP service that is asked by POST, ``https://``, or ``http://`` at this machine.
-        function: In place of the service: an object with ``before(call)``, ``after(call, result)``
-            or both, or a function that is ``before``. ``call`` is a `wirespeed.proxy.HookCall`.
-            Returning None lets the call or the result pass, a dict replaces the arguments or the
-            result, and raising `wirespeed.proxy.HookRefusal` refuses. Coroutine functions run on
-            the event loop, others in a thread.
-        phases: The phases in which it is asked.
-        token: The bearer token for the service.
-        timeout: Seconds for its answer in each phase.
-        on_failure: Whether a call is refused or passes if the hook fails or is late: ``"refuse"``
-            or ``"pass"``.
-    """
-
-    tools: tuple[str, ...]
-    url: str | None = None
-    function: object = field(default=None, repr=False)
-    phases: tuple[HookPhase, ...] = ("before", "after")
-    token: str | None = field(default=None, repr=False)
-    timeout: float = 5.0
-    on_failure: Literal["refuse", "pass"] = "refuse"
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        if not self.tools:
-            raise ValueError("a hook has tools: globs of their names")
-        if (self.url is None) == (self.function is None):
-            raise ValueError("a hook is either a service (url) or a function")
-        if self.url is not None:
-            named_url(self.url)
-        if self.token is not None and (self.url is None or not is_token(self.token)):
-            raise ValueError("a token of printable ASCII characters goes with a url")
-        if not 0 < self.timeout < math.inf:
-            raise ValueError("timeout is seconds above 0")
-        if not self.phases or not {"before", "after"}.issuperset(self.phases):
-            raise ValueError('phases are "before" and "after"')
-        if self.on_failure not in ("refuse", "pass"):
-            raise ValueError(f'on_failure is "refuse" or "pass", not {self.on_failure!r}')
-        has = [callable(getattr(self.function, name, None)) for name in ("before", "after")]
-        if self.function is not None and not (callable(self.function) or any(has)):
-            raise ValueError("a function is callable, or has before or after")
-
-    def fits(self, tool: str) -> bool:
-        """Whether the hook checks the calls of a tool."""
-        return any(fnmatchcase(tool, glob) for glob in self.tools)
-
-
 IdentityType: TypeAlias = Literal["exchange", "enterprise", "login", "header"]
 
 
@@ -268,7 +200,7 @@ class IdentityConfig:
     folder: str | None = None
     header: str = "Authorization"
     file: str | None = None
-    credential: object = field(default=None, repr=False)
+    credential: Callable[[str], str | Awaitable[str]] | None = field(default=None, repr=False)
     refresh: float = 60.0
     max_principals: int = 256
     idle_timeout: float = 300.0
@@ -293,8 +225,6 @@ class IdentityConfig:
             if self.file is not None and "{principal}" not in self.file:
                 raise ValueError("the file of a value has {principal} in its path")
             check_headers({self.header: "x"}, HANDSHAKE)
-        if self.credential is not None and not callable(self.credential):
-            raise ValueError("a credential is a function of the name of a principal")
         if any(len(key) < MIN_KEY for key in self.keys):
             raise ValueError(f"a key has at least {MIN_KEY} characters")
         for name in ("issuer", "idp", "redirect_uri"):
@@ -561,53 +491,6 @@ def _credentials_of(target: Any) -> list[str]:
     names = [name for name in ("auth", "token") if getattr(target, name, None) is not None]
     named = (name.lower() for name in getattr(target, "headers", None) or ())
     return [*names, *(["headers"] if "authorization" in named else [])]
-
-
-def check_types(config: Any) -> None:
-    """TypeError: a field of a configuration, which is a dataclass, has a value of another type than
-    its annotation. Called by ``__post_init__``. Sequences are as good as tuples."""
-    kind: Any = type(config)
-    kinds = kinds_of(kind)
-    for one in fields(config):
-        value = getattr(config, one.name)
-        if not _fits(value, kinds[one.name]):
-            name = type(config).__name__
-            found = (
-                f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-            )
-            raise TypeError(f"{one.name} of {name} must be {one.type}, not {found}")
-
-
-@cache
-def kinds_of(config: Any) -> dict[str, Any]:
-    """The annotations of a class, as they mean in its module."""
-    from wirespeed.client.targets import Http, Socket, WebSocket
-    from wirespeed.server.extensions import Extension
-    from wirespeed.server.server import Server
-    from wirespeed.transport.child.command import Stdio
-
-    named = (Extension, Http, Server, Socket, Stdio, WebSocket)
-    known = {**config.__post_init__.__globals__, **{one.__name__: one for one in named}}
-    return {one.name: eval(str(one.type), known) for one in fields(config)}
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Union or origin is types.UnionType:
-        return any(_fits(value, one) for one in inner)
-    if origin is Literal:  # the class says which values there are
-        return isinstance(value, tuple({type(one) for one in inner}))
-    if origin is tuple:
-        is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        return is_sequence and all(_fits(one, inner[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, Mapping) and all(
-            _fits(key, inner[0]) and _fits(one, inner[1]) for key, one in value.items()
-        )
-    if kind is float or kind is int:
-        numbers = (int, float) if kind is float else int
-        return isinstance(value, numbers) and not isinstance(value, bool)
-    return isinstance(value, kind)
 
 
 set_public_home(globals())

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.protocol.meta import APPS_EXTENSION, TASKS_EXTENSION
-from wirespeed.proxy.backend_config import NAME, BackendConfig, RateConfig, ToolRules, check_types
+from wirespeed.proxy.backend_config import NAME, BackendConfig, RateConfig, ToolRules
+from wirespeed.proxy.config_types import check_types
 from wirespeed.skills.model import SKILLS_EXTENSION
 from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.address import parse

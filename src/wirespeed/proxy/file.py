@@ -22,7 +22,6 @@ from wirespeed.proxy.backend_config import (
     BreakerConfig,
     FlowConfig,
     HealthConfig,
-    HookConfig,
     IdentityConfig,
     RateConfig,
     RecycleConfig,
@@ -51,6 +50,7 @@ from wirespeed.proxy.file_keys import (
     ProcessKeys,
     TopKeys,
 )
+from wirespeed.proxy.hook_config import HookConfig
 from wirespeed.server.extensions import Extension
 from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.child.command import ProcessLimits, Stdio
@@ -340,6 +340,6 @@ def _process(document: Document, place: str, keys: ProcessKeys, target: Any) -> 
 def _made(document: Document, place: str, kind: Callable[..., T], fields: dict[str, Any]) -> T:
     try:
         return kind(**fields)
-    except ValueError as exc:
+    except (TypeError, ValueError) as exc:
         where = f"{place}: " if place else ""
         raise ConfigError(f"{document.source}: {where}{exc}") from None

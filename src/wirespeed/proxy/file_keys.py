@@ -25,14 +25,12 @@ from wirespeed.proxy.backend_config import (
     BreakerConfig,
     FlowConfig,
     HealthConfig,
-    HookConfig,
     IdentityConfig,
     RateConfig,
     RecycleConfig,
     RetryConfig,
     ToolRules,
     ToolsConfig,
-    kinds_of,
 )
 from wirespeed.proxy.config import (
     SHA256,
@@ -44,6 +42,8 @@ from wirespeed.proxy.config import (
     PrincipalConfig,
     ProxyConfig,
 )
+from wirespeed.proxy.config_types import kinds_of
+from wirespeed.proxy.hook_config import HookConfig
 from wirespeed.tool_search import MAX_FOUND, ToolSearch
 from wirespeed.transport.child.command import ProcessLimits
 

@@ -31,8 +31,9 @@ from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.proxy.backend_config import BackendConfig, HookConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.hook_config import HookConfig
 
 quiet = RateLimitedLog(logging.getLogger("wirespeed.proxy"))
 

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Principals, ProxyAuthority
     from wirespeed.proxy.access.skills import SkillApprovals, SkillGate
-    from wirespeed.proxy.backend_config import BackendConfig, HookConfig
+    from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.rates import Rates
+    from wirespeed.proxy.hook_config import HookConfig
     from wirespeed.proxy.hooks import HookedTools
     from wirespeed.proxy.identity.logins import Logins
     from wirespeed.proxy.isolation.per_principal import PerPrincipal

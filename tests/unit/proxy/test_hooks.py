@@ -311,7 +311,7 @@ def test_plain_functions_and_wrong_values() -> None:
         ({}, "either a service"),
         ({"url": "https://a.example/", "function": print}, "either a service"),
         ({"url": "http://a.example/"}, "https is needed"),
-        ({"function": 5}, "callable"),
+        ({"function": 5}, "must be Callable"),
         ({"function": print, "token": "x"}, "goes with a url"),
         ({"function": print, "timeout": 0}, "above 0"),
         ({"function": print, "phases": ()}, "phases"),
@@ -529,6 +529,7 @@ def test_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"url": "https://a.example/", "call": "a:b"}, 'either "url" or "call"'),
         ({"call": "no_module:x"}, r"hooks\[0\].call: no_module:x cannot be loaded.*PYTHONPATH"),
         ({"call": "guards_of_test:none"}, "cannot be loaded"),
+        ({"call": "json:__name__"}, r"hooks\[0\]: function of HookConfig must be .*not str"),
         ({"url": "http://a.example/"}, "https is needed"),
     ):
         with pytest.raises(ConfigError, match=text):

@@ -622,7 +622,6 @@ def test_what_is_wrong(tmp_path: Path) -> None:
         ({"type": "login"}, "needs redirect_uri"),
         ({"type": "header"}, "either a file or a credential"),
         ({"type": "header", "file": "/x"}, "has {principal}"),
-        ({"type": "header", "credential": 5}, "is a function"),
         ({"type": "header", "file": "/{principal}", "header": "Host"}, "Host"),
         ({"type": "header", "file": "/{principal}", "refresh": 0}, "refresh"),
         (

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wirespeed.auth.access_token import AccessToken
+from wirespeed.auth.client.client_credentials import MachineGrant
 from wirespeed.auth.client.discovery import canonical
 from wirespeed.auth.client.jwt_bearer import EnterpriseManaged
 from wirespeed.auth.client.oauth import OAuth
@@ -184,10 +185,13 @@ def _issuer_of(peer: Peer) -> str | None:
     return None if issuer is None or issuer.startswith("wirespeed:") else issuer
 
 
-class _Exchange(TokenExchange):
+class _Noted(MachineGrant):
+    """A grant whose outcomes are noted."""
+
     note: Callable[..., None]
 
     async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:
+        """As of the base class."""
         try:
             tokens = await super().obtain(session, found, scopes)
         except AuthorizationError as exc:
@@ -197,17 +201,12 @@ class _Exchange(TokenExchange):
         return tokens
 
 
-class _Enterprise(EnterpriseManaged):
-    note: Callable[..., None]
+class _Exchange(_Noted, TokenExchange):
+    pass
 
-    async def obtain(self, session: TokenSession, found: Found, scopes: tuple[str, ...]) -> Tokens:
-        try:
-            tokens = await super().obtain(session, found, scopes)
-        except AuthorizationError as exc:
-            self.note("refused", exc)
-            raise
-        self.note("exchanged")
-        return tokens
+
+class _Enterprise(_Noted, EnterpriseManaged):
+    pass
 
 
 # -- a login ---------------------------------------------------------------------------------------
