@@ -331,6 +331,11 @@ class ProxyConfig:
                     places.append((f"{address.host}:{place}", url))
         _check_differ("{} and {} have the same address, {}", places)
 
+    @property
+    def opens(self) -> frozenset[str] | None:
+        """The methods of its extensions whose requests stay open; None: there are none."""
+        return frozenset[str]().union(*(one.stays_open for one in self.extensions)) or None
+
     def _check_extensions(self) -> None:
         names: set[str] = set()
         methods: set[str] = set()

@@ -53,6 +53,7 @@ class DownstreamService(Protocol):
     Attributes:
         config: The server's configuration; None for the endpoint of all servers.
         legacy_versions: The revisions of legacy eras that it speaks.
+        opens: The methods of extensions whose requests stay open; None: there are none.
         flow: The limits of requests to the server; None without any.
         access: What clients may do; None: everything.
         meter: What counts requests that are refused.
@@ -63,6 +64,7 @@ class DownstreamService(Protocol):
     shutdown_grace: float
     cut: dict[str, int]
     farewell: str
+    opens: frozenset[str] | None
 
     @property
     def config(self) -> BackendConfig | None:
@@ -151,6 +153,7 @@ class Downstream(DownstreamSide):
         if outer is not None and not shared:  # else each request has its own
             self.principal, self.peer = outer.principal, outer.peer
         self.mirrored = mirrored
+        self.opens = service.opens
         self.request_id: str | None = None
         self.translates = translates
         self.searches = outer is None

@@ -86,6 +86,7 @@ class ProxyService(HttpService):
         assignment: What knows which server.
         downstreams: The clients at this moment.
         farewell: What requests get after the last ones that are answered.
+        opens: The methods of extensions whose requests stay open; None: there are none.
         flow: The limits of requests to the server; None without any, and for several servers.
         rates: How many requests clients may send; None: any number.
         cut: How many clients were disconnected, by reason.
@@ -120,6 +121,7 @@ class ProxyService(HttpService):
         self.rates: Rates | None = None
         self.cut = {"slow reader": 0, "idle": 0, "replaced": 0}
         self.limits = config.limits
+        self.opens = config.opens
         self.shutdown_grace = config.shutdown_grace
         self.assignment = assignment
         # A set of thousands takes three times the memory.
@@ -308,6 +310,7 @@ class ProxyService(HttpService):
         ``backend``: how its server is shown."""
         self.config = backend
         self.limits, self.shutdown_grace, self.rates = config.limits, config.shutdown_grace, rates
+        self.opens = config.opens
         self._search(config, backend)
         self._hook(backend)
         for downstream in list(self.downstreams):

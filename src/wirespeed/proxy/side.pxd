@@ -139,6 +139,7 @@ cdef class Side(SessionConnection):
     cdef readonly long long n_answered   # requests that it has answered, without `initialize`
     cdef Turns turns                     # of sides that wait for room here; None: nobody waits
     cdef Turn turn                       # its own, at another side; None: it never waited
+    cdef public object opens             # methods of requests that stay open, a set; None: none
     cdef public object rates             # how many requests it may send (`Rates`); None: any
     cdef public Side outer               # the client's own, where this one is a part of it
     cdef readonly long long n_turns      # turns that were given

@@ -42,6 +42,7 @@ class Translation: ...
 
 @disjoint_base
 class Side(SessionConnection):
+    opens: frozenset[str] | None
     rates: Any
     outer: Side | None
     audit: Any

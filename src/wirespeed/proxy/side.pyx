@@ -424,7 +424,7 @@ cdef class Side(SessionConnection):
         """Send an admitted request to the side that answers it."""
         cdef Side to = route.answerer
         cdef Edit more[MAX_MORE]
-        cdef int n_more = 0
+        cdef int n_more = 0, opens = 0
         cdef double deadline = INFINITY
         cdef Span token = span_of(m, WS_META_PROGRESS_TOKEN)
         if not poi_is(m, WS_METHOD, b'"tools/call"'):
@@ -432,6 +432,7 @@ cdef class Side(SessionConnection):
             if route.listens:
                 held = self.session.inflight.token_c(m.ref)
                 route.next = <Route> held if type(held) is Route else None
+            opens = route.listens or (self.opens is not None and m.method in self.opens)
             route.greets = method_is(m, b'"initialize"', "initialize")
             if route.greets and is_modern(m):
                 route.over_c(codes.METHOD_NOT_FOUND)
@@ -441,7 +442,7 @@ cdef class Side(SessionConnection):
         elif to.retries_calls:
             self.keep_c(route, m, given)
         keep_progress_token(route, token)
-        if to.deadline != INFINITY and not route.listens:
+        if to.deadline != INFINITY and not opens:
             deadline = self.loop.time() + to.deadline
         try:
             route.id = to.session.reserve_c(route, deadline, None)

@@ -129,7 +129,10 @@ cdef class RequestLimits(AdmissionControl):
     ) except -1:
         cdef Permit permit
         cdef Side asker = route.asker
-        if method_is(m, b'"subscriptions/listen"', "subscriptions/listen"):
+        if (
+            method_is(m, b'"subscriptions/listen"', "subscriptions/listen")
+            or (asker.opens is not None and m.method in asker.opens)
+        ):
             return 1                   # it has no end
         permit = Permit.__new__(Permit)
         permit.kind = self.kind_c(m)
