@@ -61,7 +61,7 @@ class MergedExtensions:
         if (skills := merged_settings(found.values())) is not None:
             union[SKILLS_EXTENSION] = skills
         for extension in self.given:
-            server = self.server_of(extension, hellos, modern)
+            server = self._server_of(extension, hellos, modern)
             if server is not None:
                 union[extension.name] = by_server[server][extension.name]
         while lacking := [
@@ -76,8 +76,16 @@ class MergedExtensions:
     def server_of(
         self, extension: Extension, hellos: Mapping[str, Hello], modern: bool
     ) -> str | None:
-        """The server that gets what is for an extension; None: no server has it, or several have
-        it, which is logged once."""
+        """The server that gets what is for an extension; None: the extension is not declared."""
+        if extension.name not in self.declared(hellos, modern):
+            return None
+        return self._server_of(extension, hellos, modern)
+
+    def _server_of(
+        self, extension: Extension, hellos: Mapping[str, Hello], modern: bool
+    ) -> str | None:
+        """The server that has an extension; None: no server has it, or several have it, which is
+        logged once."""
         if ("modern" if modern else "legacy") not in extension.eras:
             return None
         having = [name for name, hello in hellos.items() if _has(extension, name, hello)]

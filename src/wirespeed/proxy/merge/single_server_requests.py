@@ -258,9 +258,7 @@ class MergedRequests:
         """Pass a request of an extension on, if the client was shown the extension."""
         client = self._client
         hellos = await client.meet(client.catalog_of(message, modern))
-        extensions, server = client.merged.extensions, None
-        if extension.name in extensions.declared(hellos, modern):
-            server = extensions.server_of(extension, hellos, modern)
+        server = client.merged.extensions.server_of(extension, hellos, modern)
         await self._pass_to(message, server, modern)
 
     def tell_extension(self, message: Message, extension: Extension, modern: bool) -> None:
