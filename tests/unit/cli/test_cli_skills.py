@@ -127,6 +127,13 @@ def test_skills_are_approved(folder: Path, tmp_path: Path, proxy_file: Path) -> 
         ["added", "skill://refunds/more.md"],
         ["changed", "skill://refunds/templates/mail.md"],
     ]
+    lock = tmp_path / "approved.json.lock"
+    lock.unlink()
+    lock.mkdir()
+    done = wirespeed("skill", "revoke", target, uri)
+    assert done.returncode == 2
+    assert "approved.json cannot be written" in one_line(done)
+    lock.rmdir()
     done = wirespeed("skill", "revoke", "--json", target, uri)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"revoked": [uri]})
     assert states() == {uri: "new"}

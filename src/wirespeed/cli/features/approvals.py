@@ -3,7 +3,9 @@ proxy."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +62,14 @@ class Approvals:
         except ValueError as exc:
             raise usage(str(exc)) from None
         return {uri: one for (server, uri), one in found.items() if server == self.server}
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[None]:
+        """Write the file. Failure (2): it cannot be written."""
+        try:
+            yield
+        except OSError as exc:
+            raise usage(f"{self.file.path} cannot be written: {exc.strerror or exc}") from None
 
 
 # -- skill list ------------------------------------------------------------------------------------
@@ -164,11 +174,8 @@ async def _approve(
                 _compare(skill, reviewed)
             found.append(skill)
     for skill in found:
-        try:
+        with approvals.written():
             approvals.file.approve(skill.approval())
-        except OSError as exc:
-            text = f"{approvals.file.path} cannot be written: {exc.strerror or exc}"
-            raise usage(text) from None
         files = show.plural(len(skill.resources or ()), "file")
         complain(printable(f"approved {skill.uri} of {skill.server}: {files}"), level="note")
     if as_json:
@@ -196,7 +203,8 @@ def revoke(approvals: Approvals, uris: list[str], *, as_json: bool) -> int:
         if uri not in kept:
             raise usage(f"{uri} of {approvals.server} is not approved")
     for uri in uris:
-        approvals.file.revoke(approvals.server, uri)
+        with approvals.written():
+            approvals.file.revoke(approvals.server, uri)
         complain(printable(f"revoked {uri} of {approvals.server}"), level="note")
     if as_json:
         print_json({"revoked": uris})
