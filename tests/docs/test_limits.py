@@ -55,6 +55,7 @@ NO_LIMITS = {
     "server.resources.folder.MAX_FILE",  # Server.add_folder(max_size)
     "server.requests.operation.MAX_COMPARED",  # names that a suggestion is looked for in
     "server.skills.service.MAX_PAGES",  # further ones are encoded at each request
+    "server.skills.service.MAX_ENTRIES",  # likewise
     "server.subscriptions.MAX_ENCLOSING",  # URIs above one URI
     "skills.model.MAX_BYTES",  # SkillLimits(size)
     "skills.model.MAX_FILES",  # SkillLimits(files)

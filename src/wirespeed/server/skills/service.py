@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 PAGE = 100  # entries of a page, where the server does not say
 MAX_PAGES = 1024  # that are kept encoded
+MAX_ENTRIES = 1024  # as answers of skills/get, too
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -104,6 +105,7 @@ class SkillService:
         self._heads: dict[str, SkillEntry] = {}  # in the list of resources
         self._lock = threading.Lock()
         self._pages: dict[tuple[str, str | None], Body] = {}
+        self._entries: dict[tuple[bool, bool, str], tuple[SkillEntry, Body]] = {}
         self._extension = Extension(
             SKILLS_EXTENSION, {DIRECTORY_READ: True}, required=False, eras=("legacy", "modern")
         )
@@ -163,7 +165,7 @@ class SkillService:
     def changed(self, uris: Iterable[str]) -> None:
         """Take note that skills were added or read again. Any thread may call it. ``uris``: The
         files that changed."""
-        self._pages = {}
+        self._pages, self._entries = {}, {}
         self.tags = {
             uri: source.tags for source in self._sources if source.tags for uri in source.skills
         }
@@ -306,9 +308,16 @@ class SkillService:
             raise _no_skill(entry.uri)
         if source.scopes is not None:
             check_scopes(call, source.scopes, f"the skill {shortened(entry.uri)}")
-        hints = source.hints
+        hints, entries = source.hints, self._entries
         private = shows is not None or hints["cacheScope"] == "private"
-        return self._body({"skill": entry}, call.revision, hints["ttlMs"], private)
+        key = call.revision.modern, private, entry.uri
+        kept = entries.get(key)
+        if kept is not None and kept[0] is entry:  # not what a reload in a thread has replaced
+            return kept[1]
+        body = self._body({"skill": entry}, call.revision, hints["ttlMs"], private)
+        if isinstance(source, KeptSkills) and (kept is not None or len(entries) < MAX_ENTRIES):
+            entries[key] = entry, body
+        return body
 
     # -- resources/directory/read ------------------------------------------------------------------
 
