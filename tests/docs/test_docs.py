@@ -92,7 +92,16 @@ async def run_page(page: str, folder: Path) -> None:
                 await outcome
 
 
-@pytest.mark.parametrize("page", PAGES)
+DRAFTS = "how-to/drafts.md"  # what it shows is in no revision yet
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.off_schema("drafts")) if page == DRAFTS else page
+        for page in PAGES
+    ],
+)
 def test_the_examples_of_the_guide(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

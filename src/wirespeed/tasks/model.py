@@ -6,7 +6,6 @@ They differ in the status of a task whose result has ``isError``: ``failed`` in 
 ``completed`` in the extension. `Task.is_error` stores the fact, and each form derives its status.
 """
 
-import base64
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -54,8 +53,9 @@ class TaskLimit(LimitExceeded):
 
 
 def new_task_id() -> str:
-    """An unguessable id: 192 random bits in 32 characters that a URL may contain."""
-    return base64.urlsafe_b64encode(os.urandom(24)).decode()
+    """An unguessable id: 192 random bits in hexadecimal. One that began with ``-`` would be an
+    option on a command line."""
+    return os.urandom(24).hex()
 
 
 def timestamp(ms: int) -> str:

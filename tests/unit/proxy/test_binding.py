@@ -23,7 +23,7 @@ REFUSAL = -31009, "the server is down"
 
 
 def downstream() -> Downstream:
-    service: Any = SimpleNamespace(limits=Limits(), flow=None)
+    service: Any = SimpleNamespace(limits=Limits(), flow=None, opens=None)
     return Downstream(service, asyncio.get_running_loop(), None, WithoutSession())
 
 

@@ -119,7 +119,7 @@ def test_who_may_see_a_task() -> None:
 def test_ids_cannot_be_guessed() -> None:
     ids = {new_task_id() for _ in range(1000)}
     assert len(ids) == 1000
-    assert all(len(one) == 32 and one.replace("-", "").replace("_", "").isalnum() for one in ids)
+    assert all(len(one) == 48 and len(bytes.fromhex(one)) == 24 for one in ids)
 
 
 @given(st.lists(st.integers(0, 6), max_size=30))

@@ -35,6 +35,7 @@ UI = {
 }
 
 
+@pytest.mark.off_schema("extensions in capabilities of a legacy era")
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_host_gets_what_a_server_serves(era: Any) -> None:
     server = Server("clocks")
