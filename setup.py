@@ -12,6 +12,7 @@ WIRESPEED_COMPILED   folder of what earlier installs compiled, by default build/
 
 import contextlib
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -143,19 +144,36 @@ class build_py(_build_py):
         return super().get_output_mapping() | self.headers()
 
 
+def translate(extensions: list[Extension], *, force: bool) -> None:
+    """Make C of the .pyx files, and the sources of the extensions these C files."""
+    made = cythonize(
+        extensions,
+        include_path=["src"],
+        compiler_directives=DIRECTIVES,
+        annotate=MODE == "debug",
+        # coverage looks for the C file beside the .pyx
+        build_dir=None if MODE == "trace" else TRANSLATED,
+        nthreads=JOBS,
+        force=force,
+        quiet=True,
+    )
+    for ext, translated in zip(extensions, made, strict=True):
+        ext.sources = translated.sources
+
+
 class build_ext(_build_ext):
     """Translates and compiles. What is installed is compiled once for the same `digest`."""
 
     def build_extensions(self) -> None:
         if IN_PLACE:
-            self.translate()
+            translate(self.extensions, force=bool(self.force))
             super().build_extensions()
             return
         kept = COMPILED / self.digest()
         # coverage needs the C files
         if MODE == "trace" or not self.take(kept):
             self.force = self.compiler.force = True
-            self.translate()
+            translate(self.extensions, force=bool(self.force))
             super().build_extensions()
             self.keep(kept)
             if MODE == "release":  # a debugger shows the C of the others
@@ -179,22 +197,6 @@ class build_ext(_build_ext):
         with contextlib.suppress(OSError):  # it is another user's, or just went
             os.utime(kept)
         return True
-
-    def translate(self) -> None:
-        """Make C of the .pyx files."""
-        made = cythonize(
-            self.extensions,
-            include_path=["src"],
-            compiler_directives=DIRECTIVES,
-            annotate=MODE == "debug",
-            # coverage looks for the C file beside the .pyx
-            build_dir=None if MODE == "trace" else TRANSLATED,
-            nthreads=JOBS,
-            force=bool(self.force),
-            quiet=True,
-        )
-        for ext, translated in zip(self.extensions, made, strict=True):
-            ext.sources = translated.sources
 
     def digest(self) -> str:
         """A digest of all that decides what compiling gives: sources, flags, compiler, Python."""
@@ -313,6 +315,7 @@ def lock_build() -> None:
 
 
 Options.warning_errors = True
+gc.set_threshold(200_000)  # Cython's trees are large, and live long: a quarter of its time
 # From Python 3.14 on, the processes that compile .pyx files import this file.
 if __name__ == "__main__":
     if BUILDING:
