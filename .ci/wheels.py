@@ -6,8 +6,8 @@
 
 zig is the compiler for all four platforms, so no container and no other machine is needed. A Python
 needs its headers only: pyenv's, the system's, or those of .ci/newer-pythons. Cython's C is the same
-for all of them. Each wheel has an SBOM, passes auditwheel, and comes out the same, byte by byte,
-from the same commit and the same tools. HEAD is built, without changes that are not committed.
+for all of them. Each wheel has an SBOM and is audited; nothing in it depends on the time or the
+folder of the build. HEAD is built, without changes that are not committed.
 """
 
 from __future__ import annotations
