@@ -444,13 +444,15 @@ class Sender:
         except SessionGone:
             if again or not self.life.restarts:
                 raise
+            if self.notices.get(waiter.id) is on_notice:
+                self.notices.pop(waiter.id, None)  # a request of the next session may have this id
             rest = self.rest(waiter.deadline, limit_of(limit))
             return await self.send_past(
                 method, params, decode, rest, callback, meta, on_notice, True
             )
         finally:
-            if on_notice is not None:
-                self.notices.pop(waiter.id, None)
+            if on_notice is not None and self.notices.get(waiter.id) is on_notice:
+                del self.notices[waiter.id]
         self.life.crashes = 0
         if isinstance(result, Unfinished):
             request = Request(
