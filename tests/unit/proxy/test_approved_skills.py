@@ -368,6 +368,111 @@ async def test_another_scheme(tmp_path: Path) -> None:
                 await client.read_resource(f"bucket://eu/{form}")
 
 
+@contextlib.asynccontextmanager
+async def alone(tmp_path: Path, answers: dict[str, Any], era: Any) -> AsyncIterator[Client]:
+    """A client of ``/servers/a``, a legacy server that answers so."""
+    lab = MergeLab(tmp_path)
+    backend = lab.scripted("a", lie(**answers), skills="approved")
+    path = str(tmp_path / "approvals.json")
+    async with (
+        gateway(backend, approvals=path) as gate,
+        gate.client(era=era, path="/servers/a", cache=False) as client,
+    ):
+        yield client
+
+
+BUCKET = "bucket://eu/audits/SKILL.md"
+HEAD = TEXT.replace("refunds", "audits")
+
+
+async def test_a_skill_that_loses_its_approval(tmp_path: Path, era: Any) -> None:
+    """It is held at once, also where a scheme does not say that it is one."""
+    file = ApprovalFile(tmp_path / "approvals.json")
+    given = entry(BUCKET, HEAD, "y")
+    pairs = tuple((one["uri"], one["digest"]) for one in given["resources"])
+    approval = SkillApproval("a", BUCKET, pairs, given["frontmatter"])
+    uri = "bucket://eu/audits/b.md"
+    answers = {
+        "skills/list": {"result": {"skills": [given]}},
+        "resources/read": texts("y", uri=uri),
+    }
+    file.approve(approval)
+    async with alone(tmp_path, answers, era) as client:
+        assert (await client.read_resource(uri)).contents[0].text == "y"  # not listed yet
+        for lose in (
+            lambda: file.revoke("a", BUCKET),
+            lambda: Path(file.path).write_text("["),
+            lambda: Path(file.path).unlink(),
+        ):
+            lose()
+            with pytest.raises(RemoteError) as missing:
+                await client.read_resource(uri)
+            assert missing.value.resource_missing
+            Path(file.path).unlink(missing_ok=True)
+            file.approve(approval)
+            assert len(await client.list_skills()) == 1
+            assert (await client.read_resource(uri)).contents[0].text == "y"
+
+
+async def test_forms_that_parsers_of_urls_read(tmp_path: Path, era: Any) -> None:
+    given = entry("https://example.com/S/hid/SKILL.md", HEAD, "y")
+    answers = {
+        "skills/list": {"result": {"skills": [given]}},
+        "resources/read": texts("y", uri="x:y"),
+    }
+    async with alone(tmp_path, answers, era) as client:
+        assert await client.list_skills() == []
+        for uri in (
+            "sk\till://audits/SKILL.md",
+            "\x01skill://audits/SKILL.md",
+            "https://EXAMPLE.com/S/hid/b.md",
+            "https://example.com:443/S/hid/b.md",
+            "https://me@example.com/S/hid/b.md",
+            "https:/example.com/S/hid/b.md",
+            "https:example.com/S/hid/b.md",
+            "https:\\\\example.com\\S\\hid\\b.md",
+            "ht\ttps://example.com/S/h\nid/b.md",
+            "https://example.com/../S/hid/b.md",
+        ):
+            with pytest.raises(RemoteError) as missing:
+                await client.read_resource(uri)
+            assert missing.value.resource_missing, uri
+        found = await client.read_resource("https://example.com/S/b.md")
+        assert found.contents[0].text == "y"
+        with raises(RemoteError, code=-32602):
+            await client.request("resources/read", {"uri": ["skill://audits/SKILL.md"]})
+
+
+async def test_skills_that_no_client_takes_are_held(tmp_path: Path, era: Any) -> None:
+    """One with another name, and one that lies too deep, after which nothing passes."""
+    wrong = {**entry(BUCKET, HEAD, "y"), "frontmatter": {"name": "other", "description": "x"}}
+    deep = entry(f"x://{'a/' * 70}audits/SKILL.md", HEAD)
+    skills = [wrong]
+    answers = {
+        "skills/list": {"result": {"skills": skills}},
+        "resources/read": texts("y", uri="x:y"),
+    }
+    async with alone(tmp_path, answers, era) as client:
+        await client.request("skills/list")
+        with pytest.raises(RemoteError):
+            await client.read_resource("bucket://eu/audits/b.md")
+        assert (await client.read_resource("data://plain")).contents[0].text == "y"
+    answers["skills/list"] = {"result": {"skills": [deep]}}
+    (tmp_path / "deep").mkdir()
+    async with alone(tmp_path / "deep", answers, era) as client:
+        await client.request("skills/list")
+        with pytest.raises(RemoteError):
+            await client.read_resource("data://plain")
+
+
+@pytest.mark.usefixtures("honest")
+async def test_a_read_that_is_answered_by_a_task(tmp_path: Path, era: Any) -> None:
+    answers = {**HONEST, "resources/read": {"result": {"task": {"taskId": "1"}}}}
+    async with alone(tmp_path, answers, era) as client:
+        with pytest.raises(RemoteError):
+            await client.request("resources/read", {"uri": URI})
+
+
 async def test_a_dynamic_skill_cannot_be_approved(tmp_path: Path) -> None:
     dynamic = {**entry(URI, TEXT), "resources": "dynamic"}
     with raises(ValueError):

@@ -6,7 +6,8 @@ those of an approval, and a file is passed on if its bytes are. Everything else 
 answered as if it did not exist.
 
 A file is one of a skill if its URI has the scheme ``skill``, or lies in the folder of a skill that
-was approved or that the server has shown (a scheme makes no skill: "URIs" of the specification).
+was once approved or shown by the server, whatever became of it (a scheme makes no skill: "URIs" of
+the specification).
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ if TYPE_CHECKING:
     from wirespeed.proxy.downstream import Downstream
 
 READ, LIST_RESOURCES = "resources/read", "resources/list"
-MAX_HELD = 1000  # skills of one server that wait and are remembered
+ASKS = Raw(b'"input_required"')
+MAX_HELD = 1000  # skills of one server that wait and are shown to operators
+MAX_FOLDERS = (
+    10_000  # of skills of one server; with more, each of its resources counts as a file of one
+)
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -57,6 +62,11 @@ _dict = msgspec.json.Decoder(dict[str, Any]).decode
 _dicts = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 Change = Callable[[dict[str, Raw]], None]
+
+# Of the WHATWG URL standard: what parsers strip and remove, and schemes that always have a host.
+_STRIPPED = "".join(map(chr, range(0x21)))
+_REMOVED = dict.fromkeys(map(ord, "\t\n\r"))
+_WITH_HOST = frozenset({"http", "https", "ws", "wss", "ftp"})
 
 
 class HeldSkill(msgspec.Struct):
@@ -82,7 +92,7 @@ class ApprovedFiles(NamedTuple):
         skills: By the URI of the ``SKILL.md``.
         digests: Those of each file, by its key. Skills in skills share files.
         folders: Those that lead to a file.
-        roots: The folders of the skills.
+        roots: The places of the folders of the skills, also of those that were approved before.
     """
 
     skills: dict[str, SkillApproval]
@@ -96,7 +106,7 @@ class ApprovedFiles(NamedTuple):
         found = cls({}, {}, set(), set())
         for one in approvals:
             found.skills[one.uri] = one
-            found.roots.add(key_of(one.uri)[:-1])
+            found.roots.add(_place(one.uri)[:-1])
             for uri, digest in one.files:
                 key = key_of(uri)
                 found.digests.setdefault(key, set()).add(digest)
@@ -137,15 +147,20 @@ class SkillApprovals:
 
     def _read(self) -> None:
         by_server: dict[str, list[SkillApproval]] = {}
-        before, self.fault = self.fault, None
+        servers: dict[str, ApprovedFiles] = {}
+        fault, self.fault = self.fault, None
         try:
             for (name, _), approval in self._file.load().items():
                 by_server.setdefault(name, []).append(approval)
-            self._servers = {name: ApprovedFiles.of(found) for name, found in by_server.items()}
+            servers = {name: ApprovedFiles.of(found) for name, found in by_server.items()}
         except ValueError as exc:
-            self._servers, self.fault = {}, str(exc)
-            if self.fault != before:
+            self.fault = str(exc)
+            if self.fault != fault:
                 logger.error("no skill is approved: %s", exc)
+        for name, before in self._servers.items():
+            now = servers.setdefault(name, ApprovedFiles({}, {}, set(), set()))
+            now.roots.update(before.roots)
+        self._servers = servers
 
 
 class SkillGate:
@@ -163,6 +178,8 @@ class SkillGate:
         self.server = server
         self.approvals = approvals
         self.held: dict[Key, HeldSkill] = {}
+        self._roots: set[Key] = set()  # the places of the folders of all skills that it has shown
+        self._holds_all = False
 
     @property
     def n_approved(self) -> int:
@@ -177,8 +194,9 @@ class SkillGate:
         if method not in (READ, READ_DIRECTORY):
             return True
         uri = message.text("params.uri")
-        if uri is None:  # the server says what is wrong
-            return True
+        if uri is None:
+            asker.refuse(message, codes.INVALID_PARAMS, "params.uri is not a string")
+            return False
         approved, key = self.approvals.of(self.server), _key(uri)
         if method == READ:
             if key in approved.digests or not self._is_of_a_skill(uri, approved):
@@ -194,11 +212,28 @@ class SkillGate:
         return False
 
     def _is_of_a_skill(self, uri: str, approved: ApprovedFiles) -> bool:
-        if uri.partition(":")[0].strip().lower() == "skill":
-            return True
         place = _place(uri)
-        folders = (place[:n] for n in range(2, min(len(place), MAX_SEGMENTS) + 1))
-        return any(one in approved.roots or one in self.held for one in folders)
+        if self._holds_all or place[0] == "skill":
+            return True
+        folders = (place[:n] for n in range(1, min(len(place), MAX_SEGMENTS) + 1))
+        return any(one in approved.roots or one in self._roots for one in folders)
+
+    def _remember(self, uri: object) -> None:
+        """Take note of a skill that the server shows, also of one that no client would take."""
+        if not isinstance(uri, str) or self._holds_all:
+            return
+        root = _place(uri)[:-1]
+        if root[:1] == ("skill",) or root in self._roots:
+            return
+        if len(root) > MAX_SEGMENTS or len(self._roots) >= MAX_FOLDERS:
+            self._holds_all = True
+            logger.warning(
+                "%s shows more or deeper skills than the proxy remembers: all of its resources "
+                "count as files of skills",
+                self.server,
+            )
+        else:
+            self._roots.add(root)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -237,6 +272,7 @@ class SkillGate:
         approved = self.approvals.of(self.server)
         shown = []
         for given in _dicts(members.get("skills", Raw(b"[]"))):
+            self._remember(given.get("uri"))
             text = _encode(given)
             if self._is_approved(text, approved):
                 shown.append(Raw(text))
@@ -244,7 +280,9 @@ class SkillGate:
         _hold_for_now(members)
 
     def _get(self, uri: str | None, members: dict[str, Raw]) -> None:
-        text = _encode(_dict(members["skill"]))
+        given = _dict(members["skill"])
+        self._remember(given.get("uri"))
+        text = _encode(given)
         if not self._is_approved(text, self.approvals.of(self.server)):
             what = f"No skill is served at {shortened(uri or '')}"
             raise ProtocolError(codes.INVALID_PARAMS, what)
@@ -289,9 +327,12 @@ class SkillGate:
 
     def _read(self, uri: str | None, members: dict[str, Raw]) -> None:
         """ProtocolError: a file is not the one that was approved."""
-        if "contents" not in members:  # the server asks something
-            return
         approved, asked = self.approvals.of(self.server), _key(uri or "")
+        if "contents" not in members:  # the server asks something
+            if asked in approved.digests and members.get("resultType") != ASKS:
+                what = f"the server {self.server} did not return {shortened(uri or '')}"
+                raise ProtocolError(codes.INTERNAL_ERROR, what)
+            return
         found = _dicts(members["contents"])
         for one in found:
             key = _key(one["uri"])
@@ -335,12 +376,21 @@ def _key(uri: str) -> Key:
 
 def _place(uri: str) -> Key:
     """The place that a server may take a URI for, however it is written: with empty segments, dots,
-    backslashes, a query."""
-    scheme, _, rest = uri.partition("://")
-    found: list[str] = []
-    for part in re.split(r"[/\\]", unquote(re.split(r"[?#]", rest, maxsplit=1)[0])):
-        if part == "..":
-            del found[-1:]
-        elif part not in ("", "."):
+    backslashes, a query, and as parsers of URLs read it (WHATWG URL, "URL parsing"): without what
+    they remove, without a user and a port, the host in lower case. The first item is the scheme."""
+    plain = uri.strip(_STRIPPED).translate(_REMOVED)
+    scheme, _, rest = plain.partition(":")
+    scheme = scheme.lower()
+    slashes = len(rest) - len(rest.lstrip("/\\"))
+    found = [scheme]
+    parts = re.split(r"[/\\]", unquote(re.split(r"[?#]", rest, maxsplit=1)[0]))
+    parts = [part for part in parts if part not in ("", ".")]
+    if parts and (slashes == 2 or scheme in _WITH_HOST):
+        found.append(parts.pop(0).rpartition("@")[2].partition(":")[0])
+    fixed = len(found)  # ".." does not lead out of the host
+    for part in parts:
+        if part != "..":
             found.append(part)
-    return (scheme.lower(), *found)
+        elif len(found) > fixed:
+            found.pop()
+    return (*found[:1], *map(str.lower, found[1:2]), *found[2:])
