@@ -130,7 +130,7 @@ def compile_all(
 
 
 def sbom(info: Path, epoch: int) -> str:
-    """What is in a wheel, and what it was made with, as CycloneDX."""
+    """The contents of a wheel and the tools that made it, as CycloneDX."""
     metadata = Parser().parsestr((info / "METADATA").read_text())
     name = metadata["Name"]
     files = sorted(path for path in info.parent.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""What do digests of lists save? 1,000 tools, listed again and again: `docs/how-to/drafts.md`.
+"""The savings of digests of lists: 1,000 tools, listed again and again: `docs/how-to/drafts.md`.
 
 A server over a UNIX socket in a process of its own; bytes that the client reads, and processor time
 of both processes, for one `Client.list_tools` of a list that has not changed, and for one call of a

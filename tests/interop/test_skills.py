@@ -81,7 +81,7 @@ def read(peer: str, era: str, command: list[str]) -> Any:
 
 
 async def verified(target: Stdio, era: Any) -> Files:
-    """What our client reads. It compares each file with the entry."""
+    """The skills as our client reads them. It compares each file with the entry."""
     found: Files = {}
     async with Client(target, era=era, timeout=60) as client:
         for skill in await client.list_skills():

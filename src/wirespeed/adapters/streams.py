@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # the second.
 MOST_UNREAD = 128
 FEWEST_UNREAD = 32
-# After so many messages, a sender that never had to wait lets other tasks run.
+# Messages that a sender writes without waiting before it lets other tasks run.
 TURN = 16
 
 

@@ -17,7 +17,7 @@ UI_SCHEME = "ui://"
 MIME_TYPE = "text/html;profile=mcp-app"
 
 AppPermission = Literal["camera", "microphone", "geolocation", "clipboardWrite"]
-"""What a page may ask a browser for."""
+"""A permission that a page may ask a browser for."""
 
 # The names of the permissions in the `allow` of an iframe.
 _FEATURES = {
@@ -27,7 +27,9 @@ _FEATURES = {
     "clipboardWrite": "clipboard-write",
 }
 _NONE, _SELF = "'none'", "'self'"
-_ORIGIN = re.compile(r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]*)(?::(?:\d+|\*))?/?")
+_ORIGIN = re.compile(
+    r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]*)(?::(?:[0-9]+|\*))?/?"
+)
 
 
 class AppCsp(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,7 +82,8 @@ class App(msgspec.Struct, frozen=True):
         domain: The origin that it is shown at, in a form that the host defines.
         prefers_border: Whether the host draws a border and a background; None: as it likes.
 
-    ValueError: the URI has another scheme, or there is no such permission.
+    ValueError: the URI has another scheme, there is no such permission, or the domain has
+    characters that cannot be printed.
     """
 
     uri: str
@@ -96,6 +99,8 @@ class App(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.uri.startswith(UI_SCHEME):
             raise ValueError(f"the URI of an app begins with {UI_SCHEME}, not {self.uri!r:.100}")
+        if self.domain is not None and not self.domain.isprintable():  # hosts write it into fields
+            raise ValueError(f"{self.domain!r:.100} is not a domain")
         if unknown := [one for one in self.permissions if one not in _FEATURES]:
             raise ValueError(f"{unknown[0]!r} is not a permission: {', '.join(_FEATURES)}")
 
@@ -167,6 +172,7 @@ class App(msgspec.Struct, frozen=True):
                 f"frame-src {frames or _NONE}",
                 "object-src 'none'",
                 f"base-uri {base or _SELF}",
+                "form-action 'none'",
             )
         )
 

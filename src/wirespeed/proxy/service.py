@@ -314,7 +314,7 @@ class ProxyService(HttpService):
         self._search(config, backend)
         self._hook(backend)
         for downstream in list(self.downstreams):
-            downstream.hooks = self.hooks
+            downstream.hooks, downstream.opens = self.hooks, self.opens
             if downstream.outer is None:
                 downstream.allow(rates, self.access, self.meta_tools)
                 self._review(downstream)

@@ -26,7 +26,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Digested(Protocol):
-    """What has a digest."""
+    """A list, or discovery, which has a digest."""
 
     def digest(self, revision: Revision) -> str: ...
 

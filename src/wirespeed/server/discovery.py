@@ -163,7 +163,7 @@ class ServerDiscovery:
         return answer
 
     def _defined(self, revision: Revision) -> dict[str, Any]:
-        """What a client may hold of the result of ``server/discover``."""
+        """The members of ``server/discover`` that a client may keep, and that its digest is of."""
         return {
             "supportedVersions": list(self.versions),
             "capabilities": self.capabilities(revision),

@@ -107,7 +107,7 @@ def same_checks() -> None:
 
 
 async def outcome_of(kind: Any, server: Any, version: str, params: Any) -> tuple[str, Any]:
-    """What a runner makes of a call, of this class: the text of a result, or the error."""
+    """The outcome of a call by a runner of this class: the text of a result, or the error."""
     from mcp.server.connection import Connection
     from mcp.shared.exceptions import MCPError
     from pydantic import ValidationError
@@ -183,8 +183,8 @@ async def same_results() -> None:
 
 
 async def replaced_parts() -> None:
-    """What a program puts in the place of a part of the SDK while it serves is used, as on stock;
-    the model of a tool that is gone is not kept."""
+    """A part of the SDK that a program replaces while it serves is used, as on stock; the model of
+    a tool that is gone is not kept."""
     from mcp.server.mcpserver.tools import Tool
     from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
     from mcp.server.runner import ServerRunner

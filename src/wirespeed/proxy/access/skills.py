@@ -164,7 +164,7 @@ class SkillApprovals:
 
 
 class SkillGate:
-    """What clients see of the skills of one server.
+    """The gate of one server's skills: it decides which of them clients see.
 
     Args:
         server: The name of the server.
@@ -240,7 +240,7 @@ class SkillGate:
     def filter(
         self, before: Callable[[Any], bytes] | None, message: Message
     ) -> Callable[[Any], bytes] | None:
-        """What the result of a request is replaced by, a function of its text, after ``before``."""
+        """The function that replaces the text of a request's result, after ``before``."""
         change: Change
         if message.method == READ:
             change = partial(self._read, message.text("params.uri"))

@@ -288,8 +288,9 @@ class SkillService:
         uri: str = params_of(message, _uri).uri
         shows = self._shows(call)
         for source in self._sources:
-            if isinstance(source, KeptSkills) and uri in source.content.entries:
-                return self._got(call, source, source.content.entries[uri], shows)
+            entry = source.content.entries.get(uri) if isinstance(source, KeptSkills) else None
+            if entry is not None:
+                return self._got(call, source, entry, shows)
         for source in self._sources:
             if isinstance(source, CatalogSkills) and source.has(uri):
                 return self._get_lazily(call, uri, shows)

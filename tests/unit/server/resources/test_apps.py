@@ -74,7 +74,7 @@ def test_what_a_host_may_do() -> None:
     assert App(URI, PAGE).policy == (
         "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; font-src 'self'; media-src 'self' data:; connect-src 'none'; "
-        "frame-src 'none'; object-src 'none'; base-uri 'self'"
+        "frame-src 'none'; object-src 'none'; base-uri 'self'; form-action 'none'"
     )
     assert App(URI, PAGE).allow == ""
     csp = AppCsp(
@@ -85,7 +85,7 @@ def test_what_a_host_may_do() -> None:
         "style-src 'self' 'unsafe-inline' https://b.example; "
         "img-src 'self' data: https://b.example; font-src 'self' https://b.example; "
         "media-src 'self' data: https://b.example; connect-src wss://a.example; "
-        "frame-src https://c.example; object-src 'none'; base-uri http://d"
+        "frame-src https://c.example; object-src 'none'; base-uri http://d; form-action 'none'"
     )
 
 
@@ -106,6 +106,7 @@ def test_what_servers_give_instead() -> None:
         {"meta": {"ui": {"csp": {"connectDomains": ["https://a.example; script-src *"]}}}},
         {"meta": {"ui": {"csp": {"connectDomains": "https://a.example"}}}},
         {"meta": {"ui": 7}},
+        {"meta": {"ui": {"domain": "a\r\nX: y"}}},
     ):
         with raises(ValueError):
             App.of(given(**changes))
@@ -120,7 +121,14 @@ def test_what_is_no_app() -> None:
     for visibility in ((), ("user",)):
         with raises(ValueError):
             App(URI, PAGE).meta(visibility)  # type: ignore[arg-type]
-    for origin in ("example.com", "https://a b", "'unsafe-eval'", "https://a/path", "*"):
+    for origin in (
+        "example.com",
+        "https://a b",
+        "'unsafe-eval'",
+        "https://a/path",
+        "*",
+        "https://a:٣",
+    ):
         with raises(ValueError):
             AppCsp((origin,))
     origins: Any = "https://a.example"
