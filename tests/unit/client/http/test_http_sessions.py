@@ -15,6 +15,7 @@ from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http import exchanges
 from wirespeed.errors import ConnectionLost, HttpStatusError, WirespeedError
 from wirespeed.limits import Limits
+from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.types import ResourceUpdated, Resumed, ToolsChanged
 
 
@@ -557,3 +558,58 @@ async def test_a_response_that_breaks_while_the_client_does_not_read() -> None:
             with pytest.raises(ConnectionLost):
                 async with asyncio.timeout(10):
                     await call
+
+
+async def test_notices_of_open_requests_after_a_session(caplog: Any) -> None:
+    """A request that is sent again leaves its old id to a request of the next session."""
+    opened: dict[str, tuple[Exchange, Any]] = {}
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+
+    async def watch(exchange: Exchange, message: dict[str, Any]) -> None:
+        if exchange.headers["mcp-session-id"] != peer.session:
+            exchange.reply(404)
+            return
+        exchange.open()
+        opened[message["params"]["k"]] = exchange, message["id"]
+        await exchange.gone
+
+    def say(k: str, n: int) -> None:
+        exchange, id = opened[k]
+        exchange.event(note("notifications/e/x", n=n, _meta={META_SUBSCRIPTION_ID: id}))
+
+    async with legacy() as peer, peer.client(era="legacy") as client:
+        peer.rules["e/watch"] = watch
+
+        def ask(k: str) -> asyncio.Task[Any]:
+            return asyncio.create_task(
+                client.request(
+                    "e/watch",
+                    {"k": k},
+                    timeout=None,
+                    on_notice=lambda _, said: seen[k].append(said["n"]),
+                )
+            )
+
+        held = ask("c")  # so that its id is not free for the next one
+        await until(lambda: "c" in opened)
+        peer.session = "s-2"
+        first = ask("a")
+        await until(lambda: "a" in opened)
+        second = ask("b")
+        await until(lambda: "b" in opened)
+        (gone,) = [
+            one.message for one in peer.sent("e/watch") if one.message["params"]["k"] == "a"
+        ][:-1]
+        assert opened["b"][1] == gone["id"]  # else the test shows nothing
+        say("b", 1)
+        await until(lambda: seen["b"] == [1])
+        exchange, id = opened["a"]
+        exchange.event({"id": id, "result": {}})
+        await first
+        say("b", 2)
+        await until(lambda: seen["b"] == [1, 2])
+        assert seen["a"] == []
+        for one in (held, second):
+            one.cancel()
+        await asyncio.gather(held, second, return_exceptions=True)
+    caplog.clear()
