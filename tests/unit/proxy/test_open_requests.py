@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,3 +46,18 @@ async def test_events_pass_beside_the_limits_of_requests(listen: str, path: str)
             assert not stream.answer.done()
             await stream.close()
         assert (await client.call_tool(tool, {"what": "milk"})).data == 0
+
+
+async def test_a_reload_tells_the_connections_that_are_there() -> None:
+    events = Events("orders")
+    backend = BackendConfig(target=event_server(events), name="shop", request_timeout=0.5)
+    async with (
+        gateway(backend, listen="ws://127.0.0.1:0/mcp", ready_within=60) as lab,
+        lab.client(path="/servers/shop", extensions=[NAME]) as client,
+    ):
+        await client.list_tools()
+        await lab.proxy.reload(replace(lab.proxy.config, extensions=(events.extension,)))
+        stream = Heard(client, "orders")
+        await stream.until("heartbeat", 15)
+        assert not stream.answer.done()
+        await stream.close()
