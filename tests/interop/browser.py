@@ -209,15 +209,15 @@ async def opened(program: str, profile: Path) -> AsyncIterator[Browser]:
                 line = await child.stderr.readline()
                 assert line, f"the browser ended:\n{said}"
                 said += line.decode(errors="replace")
-        drain = asyncio.create_task(child.stderr.read())
-        async with connect(found[1], max_size=None) as devtools:
-            browser = Browser(devtools)
-            yield browser
-            await browser._ask("Browser.close")
-        async with asyncio.timeout(SECONDS):
-            await drain
-            await child.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(child.stderr.read())
+            async with connect(found[1], max_size=None) as devtools:
+                browser = Browser(devtools)
+                yield browser
+                await browser._ask("Browser.close")
+            async with asyncio.timeout(SECONDS):
+                await child.wait()
     finally:
         if child.returncode is None:
             os.killpg(child.pid, 9)
-            await child.wait()
+            await child.communicate()
