@@ -52,8 +52,14 @@ LINK = ResourceLink("file:///a", "a")
             lambda: Audio(path="a.wav"),  # type: ignore[call-arg]
             "Audio has no argument 'path'; write data=Path(…).read_bytes() and its mime_type",
         ),
-        (lambda: Image(b""), "Image needs 'mime_type'"),  # type: ignore[call-arg]
-        (lambda: Image(), "Image needs 'data' and 'mime_type'"),  # type: ignore[call-arg]
+        (
+            lambda: Image(b""),  # type: ignore[call-arg]
+            "Image needs 'mime_type'; write Image(Path(…).read_bytes(), \"image/png\")",
+        ),
+        (
+            lambda: Icon(),  # type: ignore[call-arg]
+            "Icon needs 'src'",
+        ),
         (
             lambda: Image(b"", "image/png", "a"),  # type: ignore[misc]
             "Image takes data, mime_type, not 3 values by position; "

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 KINDS = "a URL, a FILE.py, an mcpServers FILE.json with #name, or -- COMMAND…"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:unix|tcp|wss?|https?):")
+_PLACE = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}(/|$)")  # a URL without its scheme
 _OPEN_TIMEOUT = 10.0
 FOREVER = 1e9  # seconds
 
@@ -236,7 +237,8 @@ def split(word: str) -> tuple[str, str | None]:
 def _configured(word: str, stderr: Any, access: RemoteAccess) -> Target:
     path, name = split(word)
     if not os.path.exists(path):
-        raise cannot_start(f"there is no file {path}; TARGET is {KINDS}")
+        hint = f"; for a server write http://{word}" if _PLACE.match(word) else ""
+        raise cannot_start(f"there is no file {path}; TARGET is {KINDS}{hint}")
     if os.path.isfile(path) and not path.endswith((".json", ".jsonc")) and os.access(path, os.X_OK):
         raise cannot_start(f"{path} is a program; to start it write -- before it")
     from wirespeed import config

@@ -470,7 +470,14 @@ class Client:
             return wanted.of(name, call)
         rest: Any = options
         if through is None:
-            return by.call_tool(name, arguments, **rest)
+            try:
+                return by.call_tool(name, arguments, **rest)
+            except TypeError:  # of the names of options: nothing has run yet
+                unknown = [key for key in rest if key not in ToolCallOptions.__optional_keys__]
+            raise TypeError(
+                f"call_tool() has no option {unknown[0]!r}; the arguments of the tool are one "
+                f"mapping: call_tool({name!r}, {{{unknown[0]!r}: …}})"
+            )
         return self._call_through(through, by, name, arguments, **rest)
 
     def _call_through(

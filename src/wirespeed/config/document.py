@@ -17,6 +17,7 @@ from wirespeed.errors import ConfigError
 
 T = TypeVar("T")
 
+_OF_ONE = {"command", "args", "env", "cwd", "type"}
 _MAX_WARNED = 1000
 _warned: set[str] = set()
 
@@ -195,6 +196,11 @@ def enabled_servers(given: Mapping[str, Any]) -> dict[str, Any]:
     if any(isinstance(given.get(key), Mapping) for key in first):
         read: dict[str, Any] = dict(loads(json.dumps(given), source="the configuration"))
     else:
+        if "command" in given and given.keys() <= _OF_ONE:
+            raise ValueError(
+                "the keys of a server stand in an object by its name: "
+                '{"mcpServers": {"a name": {"command": …}}}'
+            )
         plain = {name: value for name, value in given.items() if isinstance(value, Mapping)}
         text = json.dumps({"mcpServers": plain})
         configs = loads(text, source="the configuration") if plain else {}

@@ -14,9 +14,11 @@ from wirespeed.config import shapes
 from wirespeed.config.servers import AuthConfig, AuthType, Era, ServerConfig
 from wirespeed.config.shapes import Transport
 from wirespeed.config.text import Fault, Texts, is_there_twice, twice_in
+from wirespeed.protocol.structs import nearest
 
 T = TypeVar("T")
 
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
@@ -389,6 +391,9 @@ def converted(path: str, raw: Any, kind: type[T], names: Mapping[str, str] | Non
     except (msgspec.ValidationError, OverflowError) as exc:
         what, _, where = str(exc).partition(" - at `$")
         problem = what[:1].lower() + what[1:]
+        unknown = _UNKNOWN.fullmatch(what)
+        if unknown is not None and not where and issubclass(kind, msgspec.Struct):
+            problem += f"; {nearest(unknown[1], kind.__struct_encode_fields__)}"
     # Out of the handler: as a context, the error would carry the value.
     where = where.removesuffix("`")
     key = re.match(r"\.([A-Za-z]+)", where)

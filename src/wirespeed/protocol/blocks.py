@@ -72,6 +72,7 @@ class Image(ContentBlock, metaclass=ExplainedStruct, tag_field="type", tag="imag
     _instead: ClassVar[dict[str, str]] = {
         "format": 'write mime_type="image/png"',
         "path": "write data=Path(…).read_bytes() and its mime_type",
+        "mime_type": 'write Image(Path(…).read_bytes(), "image/png")',
     }
 
     data: bytes
@@ -88,6 +89,7 @@ class Audio(ContentBlock, metaclass=ExplainedStruct, tag_field="type", tag="audi
     _instead: ClassVar[dict[str, str]] = {
         "format": 'write mime_type="audio/wav"',
         "path": "write data=Path(…).read_bytes() and its mime_type",
+        "mime_type": 'write Audio(Path(…).read_bytes(), "audio/wav")',
     }
 
     data: bytes

@@ -15,8 +15,8 @@ class ExplainedStruct(StructMeta):
     """The metaclass of structs whose errors of construction name the class and the argument, and
     the nearest argument that there is.
 
-    ``_instead`` of a class has arguments that other libraries have, and what to write for each.
-    Only a call of the class costs more: decoding does not call it.
+    ``_instead`` of a class has arguments that other libraries have or that users forget, and what
+    to write for each. Only a call of the class costs more: decoding does not call it.
     """
 
     if not TYPE_CHECKING:  # type checkers know a struct's arguments by its fields
@@ -34,10 +34,10 @@ class ExplainedStruct(StructMeta):
 def _fault(cls: Any, args: tuple[Any, ...], given: dict[str, Any]) -> str | None:
     """What is wrong with the arguments of a struct; None if nothing is."""
     name, fields, positional = cls.__name__, cls.__struct_fields__, cls.__match_args__
+    instead = getattr(cls, "_instead", {})
     for key in given:
         if key not in fields:
-            instead = getattr(cls, "_instead", {}).get(key)
-            return f"{name} has no argument {key!r}; " + (instead or nearest(key, fields))
+            return f"{name} has no argument {key!r}; {instead.get(key) or nearest(key, fields)}"
     if len(args) > len(positional):
         keywords = ", ".join(f"{field}=…" for field in fields if field not in positional)
         if not positional:
@@ -57,7 +57,10 @@ def _fault(cls: Any, args: tuple[Any, ...], given: dict[str, Any]) -> str | None
         for field, default in zip(fields, defaults, strict=True)
         if default is msgspec.NODEFAULT and field not in filled
     ]
-    return f"{name} needs {' and '.join(map(repr, missing))}" if missing else None
+    if not missing:
+        return None
+    needs = f"{name} needs {' and '.join(map(repr, missing))}"
+    return "; ".join([needs, *(instead[field] for field in missing if field in instead)])
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, TypeVar, Unpack, overload
 
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.protocol.blocks import Icon
+from wirespeed.protocol.structs import nearest
 from wirespeed.server.asking.request_state import DEFAULT_TTL, Sealer, state_secrets
 from wirespeed.server.context import Context
 from wirespeed.server.discovery import ServerDiscovery
@@ -143,7 +144,11 @@ class Server:
         mask_errors: bool | None = None,
         filter: Filter | None = None,
         auth: ResourceServer | None = None,
+        **unknown: Never,
     ) -> None:
+        for option in unknown:
+            hint = _INSTEAD.get(option) or nearest(option, Server.__init__.__kwdefaults__ or ())
+            raise TypeError(f"Server() got an unexpected keyword argument {option!r}; {hint}")
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
         discovery = ServerDiscovery(
@@ -948,6 +953,11 @@ def _decorate(
     return decorate if function is None else decorate(function)  # type: ignore[arg-type]
 
 
+# Arguments that other libraries' servers have, and what to write for each.
+_INSTEAD = {
+    "tools": "server.add_tool(function) registers a tool",
+    "middleware": "server.add_middleware(function) adds it",
+}
 # Arguments of other libraries that are parts of a URL here.
 _OF_URL = ("transport", "host", "port", "path")
 _SCHEMES_BY_NAME = {"ws": "ws", "websocket": "ws"}

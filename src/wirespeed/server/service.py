@@ -333,4 +333,7 @@ class McpService(HttpService):
         for item in (*self.prompts.items.values(), *self.resources.templates.items.values()):
             if ref == item.key or ref is item.function:
                 return item
-        raise ValueError(f"there is neither a prompt nor a resource template {ref!r}")
+        raise ValueError(
+            f"there is neither a prompt nor a resource template {ref!r}; "
+            "register it before its completion"
+        )

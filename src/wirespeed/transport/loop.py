@@ -48,8 +48,9 @@ def run(main: Coroutine[Any, Any, T], last_wait: float = LAST_WAIT) -> T:
     """
     _fill_standard_descriptors()
     try:
+        _check_that_none_runs()
         factory = loop_factory()
-    except ValueError:
+    except (RuntimeError, ValueError):
         main.close()
         raise
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -59,6 +60,15 @@ def run(main: Coroutine[Any, Any, T], last_wait: float = LAST_WAIT) -> T:
             return runner.run(main)
         finally:
             _end_tasks(loop, last_wait)
+
+
+def _check_that_none_runs() -> None:
+    """RuntimeError: this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError("an event loop runs here already: await serve(…) in place of run(…)")
 
 
 def _fill_standard_descriptors() -> None:

@@ -264,6 +264,7 @@ def test_read(url: str) -> None:
     assert contents == [{"uri": "note://plain", "mimeType": "text/plain", "text": "Plain."}]
     done = wirespeed("read", url, "note://missing/x")
     assert (done.returncode, done.stdout) == (4, "")
+    assert one_line(done).endswith("wirespeed list TARGET shows the resources")
 
 
 def test_bytes_are_saved_or_written_as_they_are(url: str, tmp_path: Path) -> None:

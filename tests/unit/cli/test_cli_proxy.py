@@ -176,7 +176,8 @@ def test_check_reports_the_fault_of_each_entry(tmp_path: Path) -> None:
         3,
         [
             f"{file}: mcpServers.shape.command: expected `str | null`, got `int`",
-            f"{file}: mcpServers.key.proxy: object contains unknown field `isolaton`",
+            f"{file}: mcpServers.key.proxy: object contains unknown field `isolaton`; "
+            "did you mean 'isolation'?",
             f"servers of {file} that can be used: good",
         ],
     )
@@ -218,7 +219,8 @@ def test_check_looks_for_commands_folders_and_files(tmp_path: Path) -> None:
         3,
         [
             f"{file}: proxy.audit: there is no folder {tmp_path}/logs",
-            f"{at}.lost.command: 'mine' was not found on the server's PATH",
+            f"{at}.lost.command: 'mine' was not found on the server's PATH; install it, or write "
+            "its whole path",
             f"{at}.path.command: '{tmp_path}/bin/mime' does not exist",
             f"{at}.plain.command: '{own}/plain' is not executable",
             f"{at}.mute.command: the interpreter '/no/such/shell' that '{own}/mute' names is "

@@ -208,6 +208,8 @@ def test_python_files(tmp_path: Path) -> None:
 
 def test_other_words(tmp_path: Path) -> None:
     assert "there is no file nowhere; TARGET is" in refused("nowhere")
+    for place in ("localhost:8000", "127.0.0.1:8000/mcp"):
+        assert refused(place).endswith(f"; for a server write http://{place}")
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -275,7 +275,11 @@ def server(**proxy: Any) -> dict[str, Any]:
             {"mcpServers": {"a": {"command": "a", "proxy": 1}}},
             "mcpServers.a.proxy: expected `object`, got `int`",
         ),
-        (server(isolaton="shared"), "mcpServers.a.proxy: object contains unknown field `isolaton`"),
+        (
+            server(isolaton="shared"),
+            "mcpServers.a.proxy: object contains unknown field `isolaton`; "
+            "did you mean 'isolation'?",
+        ),
         (
             server(isolation="shard"),
             "mcpServers.a.proxy.isolation: invalid enum value 'shard'",
@@ -298,7 +302,10 @@ def server(**proxy: Any) -> dict[str, Any]:
             },
             "the servers a and b have the same prefix, p_: set another prefix",
         ),
-        (OF_A_HOST | {"proxy": {"listens": []}}, "proxy: object contains unknown field `listens`"),
+        (
+            OF_A_HOST | {"proxy": {"listens": []}},
+            "proxy: object contains unknown field `listens`; did you mean 'listen'?",
+        ),
         (
             OF_A_HOST | {"proxy": {"listen": [1]}},
             "proxy.listen[0]: expected `str | object`, got `int`",

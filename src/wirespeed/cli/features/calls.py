@@ -21,6 +21,8 @@ from wirespeed.cli.features.arguments import (
 )
 from wirespeed.cli.features.media import Media, write_text
 from wirespeed.cli.session import Options, connected, run
+from wirespeed.errors import RemoteError
+from wirespeed.protocol import codes
 
 if TYPE_CHECKING:
     from wirespeed import Client
@@ -227,13 +229,19 @@ def _text(value: Any) -> str:
 async def _read(options: Options, uri: str, variables: dict[str, str], choices: Choices) -> int:
     asked = choices.asked()
     async with connected(options, asked) as client:
-        if variables:
-            try:
+        try:
+            if variables:
                 result = await client.read_template(uri, variables)
-            except (TypeError, ValueError) as exc:
-                raise usage(f"the template {printable(uri)}: {exc}") from None
-        else:
-            result = await client.read_resource(uri)
+            else:
+                result = await client.read_resource(uri)
+        except (TypeError, ValueError) as exc:
+            if not variables:
+                raise
+            raise usage(f"the template {printable(uri)}: {exc}") from None
+        except RemoteError as exc:
+            if exc.code in (codes.INVALID_PARAMS, codes.RESOURCE_NOT_FOUND):
+                exc.add_note("wirespeed list TARGET shows the resources")
+            raise
         asked.check()
     if choices.as_json:
         members = show.wire(result)

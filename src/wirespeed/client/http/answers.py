@@ -38,6 +38,7 @@ _REMEDIES = {
     404: "; correct the path of the URL",
     405: "; correct the path of the URL",
     407: "; the proxy wants credentials",
+    501: "; no MCP server is at this URL",
 }
 
 

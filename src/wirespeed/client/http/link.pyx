@@ -678,6 +678,7 @@ cdef class HttpLink(ExchangeLink):
         refusal = stream.refusal
         if isinstance(refusal, HttpStatusError) and stream.status not in (0, 200, post.status):
             note = f", and GET with {stream.status} {reason_of(stream.status)}".rstrip()
+            note += "; correct the URL"
             if "websocket" in stream.headers.get("upgrade", "").lower():
                 scheme = "wss" if self.target.address.secure else "ws"
                 note = f"; the server speaks WebSocket there: use {scheme}://"

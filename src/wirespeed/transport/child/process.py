@@ -451,7 +451,7 @@ def _command_fault(target: Stdio, cwd: str, environ: dict[str, str], code: int) 
     else:
         found = _on_path(command, cwd, environ)
         if found is None:
-            hint = ""
+            hint = "; install it, or write its whole path"
             first, *args = command.split(" ")
             if args and _on_path(first, cwd, environ):
                 hint = "; give the arguments apart from the command"

@@ -288,9 +288,19 @@ async def test_the_end_of_the_stream_is_the_end_of_the_session() -> None:
 @pytest.mark.parametrize(
     ("status", "sse", "text"),
     [
-        (404, True, "answered initialize with 404 Not Found, and GET with 405 Method Not Allowed"),
+        (
+            404,
+            True,
+            "answered initialize with 404 Not Found, and GET with 405 Method Not Allowed; "
+            "correct the URL",
+        ),
         (405, True, "answered initialize with 405 Method Not Allowed; correct the path of the URL"),
         (404, False, "answered initialize with 404 Not Found; correct the path of the URL"),
+        (
+            501,
+            False,
+            "answered initialize with 501 Not Implemented; no MCP server is at this URL",
+        ),
     ],
 )
 async def test_a_server_of_neither(status: int, sse: bool, text: str) -> None:

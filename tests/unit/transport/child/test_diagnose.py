@@ -67,7 +67,10 @@ async def test_launch_errors(tmp_path: Path) -> None:
     orphan = _script(tmp_path / "orphan", "#!/no/such/interpreter -x\n")
     garbage = _script(tmp_path / "garbage", "\x7fELF nonsense\n")
     cases: list[tuple[Stdio, str]] = [
-        (Stdio("no-such-command"), "'no-such-command' was not found on the server's PATH"),
+        (
+            Stdio("no-such-command"),
+            "'no-such-command' was not found on the server's PATH; install it, or write its whole",
+        ),
         (
             Stdio("sh -c true", ["x"]),
             "give the arguments apart from the command: Stdio('sh', ['-c', 'true', 'x']): ",
