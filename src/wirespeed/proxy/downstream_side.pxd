@@ -21,3 +21,4 @@ cdef class DownstreamSide(Side):
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1
     cdef bint is_own_c(self, Message m) except -1
     cdef int go_on_c(self, Message m, bint modern) except -1
+    cdef list listens_c(self)

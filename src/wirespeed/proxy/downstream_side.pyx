@@ -7,11 +7,13 @@ from libc.stdint cimport uint64_t
 from wirespeed._core._simd cimport WS_METHOD, WS_NAME
 from wirespeed._core.envelope cimport Message, is_modern, method_is, poi_is, span_of
 from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed.peer.http.headers cimport check_headers_c
-from wirespeed.proxy.side cimport Route, Side
+from wirespeed.proxy.side cimport Route, Side, abandon
 from wirespeed.proxy.trace_context cimport with_fields_c
+from wirespeed.server.requests.observer cimport CANCELLED
 from wirespeed.server.requests.params cimport check_envelope_c
 
 import msgspec
@@ -19,6 +21,7 @@ import msgspec
 from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
+from wirespeed.proxy.affinity import SUBSCRIPTION_OVER
 
 cdef enum:
     MANY_TAKERS = 64
@@ -210,3 +213,37 @@ cdef class DownstreamSide(Side):
             self.forward_c(message, modern)
         if self.link is not None:
             self.passed_c()            # of a refusal
+
+    # -- its subscriptions ---------------------------------------------------------------------------
+
+    cdef list listens_c(self):
+        """The last route of each subscription of this side."""
+        return [
+            token
+            for token in self.session.inflight.tokens
+            if type(token) is Route and (<Route> token).listens
+        ]
+
+    def subscriptions(self):
+        """Return the subscriptions of this side that further servers may get, as they came."""
+        messages = [(<Route> route).message for route in self.listens_c()]
+        return [message for message in messages if message is not None]
+
+    def end_subscriptions(self):
+        """Give this side the last word on each of its subscriptions. Their servers are told."""
+        cdef Route route
+        cdef InFlightSlot *slot
+        cdef Span id
+        for route in self.listens_c():
+            abandon(route, "the proxy is shutting down", CANCELLED)
+            slot = self.session.inflight.slot_c(route.ref)
+            if slot is NULL:
+                continue
+            id = inflight_id(slot)
+            text = (<const char *> id.p)[:id.n]
+            self.session.send_notification(
+                "notifications/cancelled", b'{"requestId":%b}' % text, about=route.ref
+            )
+            self.session.result_c(route.ref, SUBSCRIPTION_OVER % text)
+        if self.link is not None:
+            self.link.wrote_c()

@@ -33,7 +33,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.peer.connection cimport DRAINING, SessionConnection
 from wirespeed.protocol import codes
 from wirespeed.proxy.affinity import (
-    OTHER_CODE, SUBSCRIPTION_OVER, about_subscription, code_of, replaced, whole,
+    OTHER_CODE, about_subscription, code_of, replaced, whole,
 )
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.proxy.own_requests import ProxyRequest
@@ -453,6 +453,8 @@ cdef class Side(SessionConnection):
                 m.ref, codes.OVERLOADED, "too many requests at once for the server", None
             )
             return 0
+        if opens:
+            to.opened_c(route, m, name, after)
         if self.audits and self.is_audited_c(m):
             route.follow_c(self.session.inflight.token_c(m.ref))
             if route.record is None:
@@ -500,6 +502,12 @@ cdef class Side(SessionConnection):
 
     cdef int observe_c(self, Route route, Message m) except -1:
         return 0
+
+    cdef int opened_c(self, Route route, Message m, bytes name, object after) except -1:
+        return 0
+
+    cdef bint reopens_c(self, Route route) except -1:
+        return False
 
     cdef uint64_t about_c(self, Side to) except? 0:
         return 0
@@ -551,6 +559,8 @@ cdef class Side(SessionConnection):
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
         cdef int done
         cdef object record = None
+        if code == codes.OVERLOADED and route.permit is not None and self.reopens_c(route):
+            return 0
         self.n_answered += not route.greets
         if route.list_key is not None and m.kind_c == RESULT:
             self.lists.keep(route.list_key, m)
@@ -924,40 +934,6 @@ cdef class Side(SessionConnection):
     def is_open(self, Message message not None, /):
         """Return whether a request of this side is neither answered nor cancelled."""
         return self.link is not None and self.session.inflight.slot_c(message.ref) is not NULL
-
-    # -- its subscriptions -----------------------------------------------------------------------
-
-    cdef list listens_c(self):
-        """The last route of each subscription of this side."""
-        return [
-            token
-            for token in self.session.inflight.tokens
-            if type(token) is Route and (<Route> token).listens
-        ]
-
-    def subscriptions(self):
-        """Return the subscriptions of this side that further servers may get, as they came."""
-        messages = [(<Route> route).message for route in self.listens_c()]
-        return [message for message in messages if message is not None]
-
-    def end_subscriptions(self):
-        """Give this side the last word on each of its subscriptions. Their servers are told."""
-        cdef Route route
-        cdef InFlightSlot *slot
-        cdef Span id
-        for route in self.listens_c():
-            abandon(route, "the proxy is shutting down", CANCELLED)
-            slot = self.session.inflight.slot_c(route.ref)
-            if slot is NULL:
-                continue
-            id = inflight_id(slot)
-            text = (<const char *> id.p)[:id.n]
-            self.session.send_notification(
-                "notifications/cancelled", b'{"requestId":%b}' % text, about=route.ref
-            )
-            self.session.result_c(route.ref, SUBSCRIPTION_OVER % text)
-        if self.link is not None:
-            self.link.wrote_c()
 
     def awaits(self, int64_t id):
         """Return whether a request that this side was asked waits for its answer."""

@@ -8,6 +8,7 @@ from wirespeed._core.envelope cimport Message, poi_is, span_of
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
+from wirespeed.proxy.flow.admission cimport OpenRequests
 from wirespeed.proxy.side cimport Route, Side
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 
@@ -26,6 +27,7 @@ cdef class UpstreamSide(Side):
     def __init__(self, Session session not None, loop):
         Side.__init__(self, session, loop)
         self.gave_up_logs_at = -INFINITY
+        self.open_requests = OpenRequests()
 
     cdef int observe_c(self, Route route, Message m) except -1:
         """Measure a request that this side is asked, unless it is one without an end. Methods that
@@ -51,6 +53,14 @@ cdef class UpstreamSide(Side):
         route.series = self.observer.of_method_c(method)
         route.began = now_c()
         return 0
+
+    # -- requests that stay open -------------------------------------------------------------------
+
+    cdef int opened_c(self, Route route, Message m, bytes name, object after) except -1:
+        return self.open_requests.add_c(route, m, name, after)
+
+    cdef bint reopens_c(self, Route route) except -1:
+        return route.admission is self.open_requests and self.open_requests.reopen_c(route)
 
     # -- which request a message is about ----------------------------------------------------------
 

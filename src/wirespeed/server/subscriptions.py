@@ -92,7 +92,10 @@ class ChangeNotifier:
         many do as may."""
         if self._connection.draining:  # it came before that, but was delayed
             raise ProtocolError(codes.SHUTTING_DOWN, FAREWELL)
-        if len(self.listens) + len(self.open_calls) >= MAX_OPEN:
+        n_open = len(self.listens) + len(self.open_calls)
+        # the handler of a call that was cancelled may take a while to end
+        n_cancelled = sum(call.ended for call in self.open_calls)
+        if n_open - n_cancelled >= MAX_OPEN or n_open >= 2 * MAX_OPEN:
             raise ProtocolError(
                 codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_OPEN})"
             )

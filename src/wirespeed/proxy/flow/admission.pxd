@@ -62,3 +62,31 @@ cdef class RequestLimits(AdmissionControl):
     cdef int pass_on_c(self, Permit permit, Route held) except -1
     cdef int look_c(self, object loop, double delay) except -1
     cdef int forget_c(self, Share share) except -1
+
+
+# A request that stays open at a server.
+cdef class OpenRequest:
+    cdef OpenShare share
+    cdef Route route
+    cdef Message message         # as it came, a copy
+    cdef bytes name
+    cdef object after            # `Route.after` of the request
+    cdef size_t weight           # 1, and 1 for each 16 KiB
+    cdef bint again              # it was refused before
+
+
+# Those of one client.
+cdef class OpenShare:
+    cdef object key
+    cdef dict requests           # as keys, in their order
+    cdef size_t weight           # of all
+
+
+# Those at one connection to a server.
+cdef class OpenRequests(AdmissionControl):
+    cdef dict shares             # by client
+    cdef bint again              # one that was refused is sent once more now
+
+    cdef int add_c(self, Route route, Message m, bytes name, object after) except -1
+    cdef bint reopen_c(self, Route route) except -1
+    cdef int end_c(self, OpenRequest one) except -1

@@ -1,14 +1,19 @@
-"""Limits of the requests that a server works on at once: in all, of one client, of one tool.
+"""Limits of the requests that a server works on at once: in all, of one client, of one tool; and the
+clients' shares of those that stay open.
 
 Requests beyond these wait here, in a queue for each client and limit. The clients take turns, a
 request each. A client that waits for one tool does not wait with its other requests. When too many
 wait, the newest request of the client with the most is refused.
+
+A request that stays open has no limit here: the server has its own. Where the server refuses one,
+the client that has the most of them there loses its newest one for it.
 """
 
 cimport cython
 
 from wirespeed._core._simd cimport WS_METHOD, WS_NAME
 from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
+from wirespeed._core.envelope import parse
 from wirespeed._core.span cimport Span
 from wirespeed.proxy.side cimport AdmissionControl, Route, Side
 
@@ -23,6 +28,7 @@ cdef enum:
     MAX_KINDS = 1000      # names of tools whose limits are remembered
     MAX_NAME = 200               # bytes of a name that is kept
     MAX_SKIPPED = 64      # clients whose server has ended that are looked at in one go
+    PIECE = 16384         # bytes by which a request that stays open counts once more
 
 logger = logging.getLogger("wirespeed.proxy")
 
@@ -348,3 +354,86 @@ cdef class RequestLimits(AdmissionControl):
         if not share.n and not share.queues:
             self.shares.pop(share.key, None)
         return 0
+
+
+@cython.final
+cdef class OpenRequest:
+    pass
+
+
+@cython.final
+cdef class OpenShare:
+    pass
+
+
+@cython.final
+cdef class OpenRequests(AdmissionControl):
+    """The requests that stay open at one connection to a server."""
+
+    def __init__(self):
+        self.shares = {}
+
+    cdef int add_c(self, Route route, Message m, bytes name, object after) except -1:
+        """A request is sent there that stays open."""
+        cdef OpenRequest one = OpenRequest.__new__(OpenRequest)
+        cdef object key = client_of(route.asker)
+        one.share = self.shares.get(key)
+        if one.share is None:
+            one.share = OpenShare.__new__(OpenShare)
+            one.share.key, one.share.requests = key, {}
+            self.shares[key] = one.share
+        one.route, one.name, one.after, one.again = route, name, after, self.again
+        one.message = parse((<const char *> m.p)[:m.n], max_depth=1024)
+        one.message.ref = m.ref
+        one.weight = 1 + m.n // PIECE
+        one.share.requests[one] = None
+        one.share.weight += one.weight
+        route.admission, route.permit = self, one
+        return 0
+
+    cdef int done_c(self, Route route) except -1:
+        cdef OpenRequests me = self          # what is freed may run any code
+        cdef OpenRequest one = route.permit
+        cdef OpenShare share = one.share
+        route.permit = None
+        del share.requests[one]
+        share.weight -= one.weight
+        if not share.requests:
+            me.shares.pop(share.key, None)
+        return 0
+
+    cdef bint reopen_c(self, Route route) except -1:
+        """The server refuses a request, because too many stay open. If another client has more of
+        them, that one's newest is ended, and the request is sent once more."""
+        cdef OpenRequests me = self
+        cdef OpenRequest one = route.permit
+        cdef OpenShare share, most = one.share
+        cdef Side asker = route.asker
+        for share in me.shares.values():
+            if share.weight > most.weight:
+                most = share
+        if most is one.share or one.again or not asker.is_open(one.message):
+            return False
+        me.end_c(next(reversed(most.requests)))
+        route.over_c(codes.OVERLOADED)
+        if not asker.is_open(one.message):
+            return True
+        if asker.last_c(route):
+            asker.session.set_token_c(route.ref, None)
+        me.again = True
+        try:
+            asker.pass_request_c(route.answerer, one.message, one.name, one.after, one.message)
+        finally:
+            me.again = False
+        return True
+
+    cdef int end_c(self, OpenRequest one) except -1:
+        """End a request for another client's."""
+        cdef Route route = one.route
+        cdef Side server = route.answerer
+        server.session.pending.take_c(route.id)
+        server.cancel(route.id, "another client has fewer open requests", route.about)
+        return server.fail_c(
+            route, codes.OVERLOADED, "too many requests stay open, and other clients have fewer",
+            None,
+        )
