@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from lab.wording import raises
 from wirespeed import Client, Server
 from wirespeed.errors import RemoteError, SkillChanged
 from wirespeed.proxy import AdminConfig, AuditConfig, BackendConfig, ProxyConfig
+from wirespeed.proxy.access.skills import SkillApprovals
 from wirespeed.skills import Skill, SkillApproval, SkillEntry
 from wirespeed.skills.approvals import ApprovalFile
 from wirespeed.skills.model import SKILLS_EXTENSION, digest_of
@@ -642,3 +644,22 @@ async def test_a_client_sees_that_a_file_changed(approvals: ApprovalFile, tmp_pa
         await approve(approvals, shelf.server, URI)
         with pytest.raises(SkillChanged):
             await held.read()
+
+
+async def test_a_fault_of_the_system_passes(approvals: ApprovalFile) -> None:
+    """A file that cannot be read for a lack of descriptors is read again."""
+    await approve(approvals, having(skill("refunds")), URI)
+    now = 100.0
+    all_of_them = SkillApprovals(approvals.path, clock=lambda: now)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        assert all_of_them.of("a").skills == {}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert all_of_them.fault is not None
+    now += 0.5
+    assert all_of_them.of("a").skills == {}
+    now += 0.5
+    assert list(all_of_them.of("a").skills) == [URI]
+    assert all_of_them.fault is None

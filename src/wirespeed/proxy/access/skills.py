@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 READ, LIST_RESOURCES = "resources/read", "resources/list"
 ASKS = Raw(b'"input_required"')
+RETRY = 1.0  # seconds after which a file with a fault is read again
 MAX_HELD = 1000  # skills of one server that wait and are shown to operators
 MAX_FOLDERS = (
     10_000  # of skills of one server; with more, each of its resources counts as a file of one
@@ -121,14 +122,20 @@ class SkillApprovals:
     """The approvals of all servers of a proxy, read again when their file has changed. Without the
     file, or with one that is not valid, nothing is approved.
 
+    Args:
+        path: The file.
+        clock: Seconds.
+
     Attributes:
         path: The file.
         fault: The fault of the file; None: it is valid.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.fault: str | None = None
+        self._clock = clock
+        self._again_at = 0.0
         self._file = ApprovalFile(path)
         self._seen: object = ()
         self._servers: dict[str, ApprovedFiles] = {}
@@ -138,12 +145,19 @@ class SkillApprovals:
         try:
             state = os.stat(self.path)
             seen: object = state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+        except FileNotFoundError:
+            seen = None
         except OSError as exc:
             seen = exc.errno
-        if seen != self._seen:
+        if seen != self._seen or self._is_due():
             self._seen = seen
             self._read()
         return self._servers.get(server, NONE)
+
+    def _is_due(self) -> bool:
+        """Whether a file that looks the same is read again: its fault may have been one of the
+        system that has passed, as too many open files."""
+        return self.fault is not None and self._clock() >= self._again_at
 
     def _read(self) -> None:
         by_server: dict[str, list[SkillApproval]] = {}
@@ -155,6 +169,7 @@ class SkillApprovals:
             servers = {name: ApprovedFiles.of(found) for name, found in by_server.items()}
         except ValueError as exc:
             self.fault = str(exc)
+            self._again_at = self._clock() + RETRY
             if self.fault != fault:
                 logger.error("no skill is approved: %s", exc)
         for name, before in self._servers.items():
