@@ -203,11 +203,11 @@ INSIDE = {
         affinity
         side
         binding
+        flow
         upstream_side downstream_side
         upstream
         downstream
         meta_tools hooks
-        flow
         list_cache
         supervision
         operation.meter
