@@ -214,7 +214,7 @@ cdef class DownstreamSide(Side):
         if self.link is not None:
             self.passed_c()            # of a refusal
 
-    # -- its subscriptions ---------------------------------------------------------------------------
+    # -- its subscriptions -------------------------------------------------------------------------
 
     cdef list listens_c(self):
         """The last route of each subscription of this side."""

@@ -1,5 +1,5 @@
-"""Limits of the requests that a server works on at once: in all, of one client, of one tool; and the
-clients' shares of those that stay open.
+"""Limits of the requests that a server works on at once: in all, of one client, of one tool. And
+the clients' shares of the requests that stay open.
 
 Requests beyond these wait here, in a queue for each client and limit. The clients take turns, a
 request each. A client that waits for one tool does not wait with its other requests. When too many
