@@ -248,7 +248,7 @@ def test_a_variable_that_is_not_set_locks_its_own_server_only() -> None:
                 use()
             assert str(caught.value) == (
                 f"f.json: mcpServers.{name}.{key}: the environment variable NO is not set; "
-                "write ${NO:-} if it may be empty"
+                "set it, or write ${NO:-} if it may be empty"
             )
 
 

@@ -200,7 +200,7 @@ def _end(out: Console) -> None:
         f"  A call over stdio takes the official SDK {_TIMES} times as much processor time\n"
         f"  ({_RIVAL}, see README.md)."
     )
-    out.print("  Next: the server in ten lines of README.md; wirespeed serve FILE serves it.")
+    out.print("  Next: the server in ten lines of README.md; wirespeed dev FILE tries it.")
 
 
 # -- the bundled servers on a port, in a child that ends with this process ------------------------

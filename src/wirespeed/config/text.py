@@ -207,7 +207,7 @@ class Texts:
             if value is None:
                 self.problem = self.problem or (
                     f"{path}: the environment variable {name[1]} is not set; "
-                    f"write ${{{name[1]}:-}} if it may be empty"
+                    f"set it, or write ${{{name[1]}:-}} if it may be empty"
                 )
                 return match[0]
             return value

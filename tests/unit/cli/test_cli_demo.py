@@ -57,7 +57,7 @@ def test_demo_in_a_pipe_has_no_control_codes() -> None:
     assert 'convert("26.2", "mi", "km") = "42.1648128"' in text
     ran, rival, its_version, after = lines[-4:]
     assert ran.startswith("  Client and server ran without encryption on this machine with ")
-    assert after.startswith("  Next: the server in ten lines of README.md; wirespeed serve FILE")
+    assert after.startswith("  Next: the server in ten lines of README.md; wirespeed dev FILE")
     # the figure is the README's
     times = re.search(r"the official SDK (\d+) times as much processor time$", rival)
     version = re.fullmatch(r"  \((mcp [\d.]+), see README.md\)\.", its_version)

@@ -269,7 +269,7 @@ def server(**proxy: Any) -> dict[str, Any]:
         (
             {"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}},
             "mcpServers.a.command: the environment variable NOT_SET_ANYWHERE is not set; "
-            "write ${NOT_SET_ANYWHERE:-} if it may be empty",
+            "set it, or write ${NOT_SET_ANYWHERE:-} if it may be empty",
         ),
         (
             {"mcpServers": {"a": {"command": "a", "proxy": 1}}},
@@ -313,7 +313,7 @@ def server(**proxy: Any) -> dict[str, Any]:
         (
             OF_A_HOST | {"proxy": {"listen": ["unix:${NOT_SET_ANYWHERE}"]}},
             "proxy.listen[0]: the environment variable NOT_SET_ANYWHERE is not set; "
-            "write ${NOT_SET_ANYWHERE:-} if it may be empty",
+            "set it, or write ${NOT_SET_ANYWHERE:-} if it may be empty",
         ),
         (
             OF_A_HOST | {"proxy": {"listen": ["unix:${"]}},
