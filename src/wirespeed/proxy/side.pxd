@@ -178,9 +178,9 @@ cdef class Side(SessionConnection):
     cdef int notification_c(self, Message m) except -1
     cdef int fault_c(self, Message m) except -1
     # Override, for a server: a request that stays open was passed on to it. Whether such a request,
-    # which it has refused because too many stay open, is sent again in place of another one.
+    # which it has refused with -31000, is sent again in place of another one.
     cdef int opened_c(self, Route route, Message m, bytes name, object after) except -1
-    cdef bint reopens_c(self, Route route) except -1
+    cdef bint reopens_c(self, Route route, object error) except -1
     # Override, for a server: the request of another side that a message to it is about, or 0.
     cdef uint64_t about_c(self, Side to) except? 0
     # Override, for a server: a request that asks for log messages begins (n is 1), or ends (-1)

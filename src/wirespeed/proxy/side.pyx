@@ -506,7 +506,7 @@ cdef class Side(SessionConnection):
     cdef int opened_c(self, Route route, Message m, bytes name, object after) except -1:
         return 0
 
-    cdef bint reopens_c(self, Route route) except -1:
+    cdef bint reopens_c(self, Route route, object error) except -1:
         return False
 
     cdef uint64_t about_c(self, Side to) except? 0:
@@ -559,7 +559,7 @@ cdef class Side(SessionConnection):
         cdef int code = code_of(m.error) if m.kind_c == ERROR else 0
         cdef int done
         cdef object record = None
-        if code == codes.OVERLOADED and route.permit is not None and self.reopens_c(route):
+        if code == codes.OVERLOADED and route.permit is not None and self.reopens_c(route, m.error):
             return 0
         self.n_answered += not route.greets
         if route.list_key is not None and m.kind_c == RESULT:

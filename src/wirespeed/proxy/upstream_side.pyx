@@ -59,8 +59,8 @@ cdef class UpstreamSide(Side):
     cdef int opened_c(self, Route route, Message m, bytes name, object after) except -1:
         return self.open_requests.add_c(route, m, name, after)
 
-    cdef bint reopens_c(self, Route route) except -1:
-        return route.admission is self.open_requests and self.open_requests.reopen_c(route)
+    cdef bint reopens_c(self, Route route, object error) except -1:
+        return route.admission is self.open_requests and self.open_requests.reopen_c(route, error)
 
     # -- which request a message is about ----------------------------------------------------------
 

@@ -89,7 +89,7 @@ class ChangeNotifier:
 
     def check_open(self) -> None:
         """ProtocolError: one more request cannot stay open, because the connection drains, or as
-        many do as may."""
+        many do as may. With ``data.open``, their number, there is room as soon as one ends."""
         if self._connection.draining:  # it came before that, but was delayed
             raise ProtocolError(codes.SHUTTING_DOWN, FAREWELL)
         n_open = len(self.listens) + len(self.open_calls)
@@ -97,7 +97,9 @@ class ChangeNotifier:
         n_cancelled = sum(call.ended for call in self.open_calls)
         if n_open - n_cancelled >= MAX_OPEN or n_open >= 2 * MAX_OPEN:
             raise ProtocolError(
-                codes.OVERLOADED, f"Too many subscriptions at once (the limit is {MAX_OPEN})"
+                codes.OVERLOADED,
+                f"Too many subscriptions at once (the limit is {MAX_OPEN})",
+                {"open": n_open - n_cancelled} if n_open < 2 * MAX_OPEN else None,
             )
 
     async def keep_open(self, call: Call, work: Coroutine[Any, Any, T]) -> T:
@@ -114,12 +116,15 @@ class ChangeNotifier:
             self.open_calls.discard(call)
 
     def take(self, n_uris: int, n_characters: int) -> None:
-        """Count what a subscription keeps. ProtocolError: that exceeds a limit."""
+        """Count what a subscription keeps. ProtocolError: that exceeds a limit. With ``data.open``,
+        the number of requests that stay open, it does so only together with these."""
         if self.n_uris + n_uris > MAX_URIS or self.n_characters + n_characters > MAX_CHARACTERS:
+            fits_alone = n_uris <= MAX_URIS and n_characters <= MAX_CHARACTERS
             raise ProtocolError(
                 codes.OVERLOADED,
                 f"Too many subscriptions to resources (the limit is {MAX_URIS}, of "
                 f"{MAX_CHARACTERS} characters together)",
+                {"open": len(self.listens) + len(self.open_calls)} if fits_alone else None,
             )
         self.n_uris += n_uris
         self.n_characters += n_characters

@@ -139,7 +139,7 @@ async def test_a_server_that_refuses_whatever_is_ended_costs_one_request() -> No
     @server.add_middleware
     async def refuse(request: Any, call_next: Any) -> Any:
         if full and request.method == "events/stream":
-            raise ProtocolError(-31000, "not now")
+            raise ProtocolError(-31000, "not now", {"open": 3})
         return await call_next(request)
 
     known: dict[str, Any] = {"extensions": (events.extension,), "principals": PRINCIPALS}
@@ -164,4 +164,41 @@ async def test_a_server_that_refuses_whatever_is_ended_costs_one_request() -> No
             await second.request("events/stream", {"name": "orders"})
         assert await opened([*here[:2], *there]) == [*here[:2], *there]
         for stream in (*here[:2], *there):
+            await stream.close()
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/servers/shop"])
+async def test_a_request_that_is_refused_for_itself_costs_nobody_else(path: str) -> None:
+    """It is too large, or comes too early: no end of another request would help."""
+    events = Events("orders")
+    server = event_server(events)
+    is_early = False
+
+    @server.resource("a:{name}", name="a")
+    def a(name: str) -> str:
+        return name
+
+    @server.add_middleware
+    async def refuse(request: Any, call_next: Any) -> Any:
+        if is_early and request.method == "events/stream":
+            raise ProtocolError(-31000, "not so fast", {"retryAfterMs": 100})
+        return await call_next(request)
+
+    known: dict[str, Any] = {"extensions": (events.extension,), "principals": PRINCIPALS}
+    async with (
+        gateway(inside("shop", server), inside("other", Server("other")), **known) as lab,
+        lab.client("anne", path=path, extensions=[NAME]) as first,
+        lab.client("bob", path="/servers/shop", extensions=[NAME]) as second,
+    ):
+        here = [Heard(first, "orders") for _ in range(3)]
+        assert await opened(here) == here
+        with raises(RemoteError, code=-31000):
+            async with second.subscribe(uris=[f"a:{n}" for n in range(MAX_URIS + 1)]):
+                pass
+        is_early = True
+        with raises(RemoteError, code=-31000):
+            await second.request("events/stream", {"name": "orders"})
+        await events.emit("orders", "tea")
+        for stream in here:
+            assert await stream.until("event") == [{"data": "tea", "cursor": 1}]
             await stream.close()

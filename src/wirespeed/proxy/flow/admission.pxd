@@ -88,5 +88,5 @@ cdef class OpenRequests(AdmissionControl):
     cdef bint again              # one that was refused is sent once more now
 
     cdef int add_c(self, Route route, Message m, bytes name, object after) except -1
-    cdef bint reopen_c(self, Route route) except -1
+    cdef bint reopen_c(self, Route route, object error) except -1
     cdef int end_c(self, OpenRequest one) except -1

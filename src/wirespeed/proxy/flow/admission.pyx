@@ -6,7 +6,8 @@ request each. A client that waits for one tool does not wait with its other requ
 wait, the newest request of the client with the most is refused.
 
 A request that stays open has no limit here: the server has its own. Where the server refuses one,
-the client that has the most of them there loses its newest one for it.
+the client that has the most of them there loses its newest one for it, if the server says that
+this makes room (``data.open`` of the error).
 """
 
 cimport cython
@@ -20,6 +21,8 @@ from wirespeed.proxy.side cimport AdmissionControl, Route, Side
 import logging
 from collections import OrderedDict
 from fnmatch import fnmatchcase
+
+from msgspec.json import decode
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.flow.rates import client_of
@@ -402,9 +405,10 @@ cdef class OpenRequests(AdmissionControl):
             me.shares.pop(share.key, None)
         return 0
 
-    cdef bint reopen_c(self, Route route) except -1:
-        """The server refuses a request, because too many stay open. If another client has more of
-        them, that one's newest is ended, and the request is sent once more."""
+    cdef bint reopen_c(self, Route route, object error) except -1:
+        """The server refuses a request with -31000. If it does because too many stay open, and
+        another client has more of them, that one's newest is ended, and the request is sent once
+        more. Any other reason is the request's own."""
         cdef OpenRequests me = self
         cdef OpenRequest one = route.permit
         cdef OpenShare share, most = one.share
@@ -413,6 +417,9 @@ cdef class OpenRequests(AdmissionControl):
             if share.weight > most.weight:
                 most = share
         if most is one.share or one.again or not asker.is_open(one.message):
+            return False
+        data = decode(error).get("data")
+        if not isinstance(data, dict) or "open" not in data:
             return False
         me.end_c(next(reversed(most.requests)))
         route.over_c(codes.OVERLOADED)
