@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from lab.gateway import gateway, inside
 from lab.merge import MergeLab
 from lab.proxy import call
 from lab.raw import modern
 from lab.wording import raises
 
-from wirespeed import Client, Stdio
+from wirespeed import Client, Server, Stdio
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import BackendConfig
 
@@ -201,6 +202,41 @@ async def test_lists_at_once_are_one_list(tmp_path: Path) -> None:
         answers = [await client.recv() for client in clients]
         assert all(answer == answers[0] for answer in answers)
         assert len(lab.seen("tools/list")) - n == 2  # of each server
+
+
+async def test_who_leaves_takes_no_server_along() -> None:
+    """A server is asked once what it is, for all clients: whoever it is asked for may leave."""
+    server = Server("a")
+    server.add_tool(lambda: "done", name="work")
+    asked, ready = asyncio.Event(), asyncio.Event()
+
+    @server.add_middleware
+    async def hold(request: Any, call_next: Any) -> Any:
+        if request.method == "server/discover" and holds:
+            asked.set()
+            await ready.wait()
+        return await call_next(request)
+
+    holds = False
+    backends = inside("a", server), inside("b", Server("b"))
+    async with gateway(*backends, listen="ws://127.0.0.1:0/mcp", ready_within=60) as lab:
+        async with lab.client(path="/servers/a") as warm:  # its era is known now
+            await warm.list_tools()
+        holds = True
+
+        async def tools() -> list[str]:
+            async with lab.client() as client:
+                return [one.name for one in await client.list_tools()]
+
+        first = asyncio.create_task(tools())
+        await asyncio.wait_for(asked.wait(), 20)
+        second = asyncio.create_task(tools())
+        await asyncio.sleep(0.1)
+        first.cancel()
+        await asyncio.wait((first,))
+        await asyncio.sleep(0.1)
+        ready.set()
+        assert await second == ["a_work"]
 
 
 @pytest.mark.off_schema

@@ -291,6 +291,8 @@ class MergedCatalog:
                         self._refusals[name] = self.loop.time() + _FRESH, exc
                         return
                 except WirespeedError as exc:
+                    if client.is_closed and self._client_of(offer) is not None:
+                        continue  # it has left, others wait
                     attempt.settle(exc)
                     self._merged.complain(name, "entries", text_of(exc))
                 except Exception as exc:
