@@ -33,6 +33,7 @@ from wirespeed.skills.model import (
     GET,
     LIST,
     MAX_BYTES,
+    MAX_SEGMENTS,
     READ_DIRECTORY,
     REVISIONS,
     SKILL_FILE,
@@ -323,6 +324,9 @@ class SkillRequests:
             raise FileExistsError(f"there is something at {os.fspath(folder)} already")
         root = len(key_of(skill.uri)) - 1
         files: dict[tuple[str, ...], bytes] = {}
+        for file in skill.resources:
+            if file.uri.count("/") > MAX_SEGMENTS + 1:  # two of the scheme
+                raise ValueError(f"{file.uri:.200} has more than {MAX_SEGMENTS} segments")
         for file in skill.resources:
             read = await self.read(skill, file.uri, **options)
             files[key_of(file.uri)[root:]] = read.data

@@ -360,6 +360,17 @@ async def test_a_file_where_a_folder_must_be(liar: Liar, tmp_path: Path) -> None
     assert os.listdir(tmp_path) == []
 
 
+async def test_a_file_in_too_many_folders(liar: Liar, tmp_path: Path) -> None:
+    """Folders in folders by the thousand are no skill, and Python's own functions fail at them."""
+    deep = "skill://refunds/" + "a/" * 1500 + "b"
+    liar.files[deep] = b""
+    liar.entry["resources"].append({"uri": deep, "digest": digest_of(b""), "size": 0})
+    async with Client(liar.server) as client:
+        with pytest.raises(ValueError, match="more than 64 segments"):
+            await client.save_skill(URI, tmp_path / "out")
+    assert os.listdir(tmp_path) == []
+
+
 async def test_a_file_that_is_gone_leaves_no_folder(liar: Liar, tmp_path: Path) -> None:
     del liar.files["skill://refunds/a/b.md"]
     async with Client(liar.server) as client:
