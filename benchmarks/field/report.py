@@ -33,6 +33,7 @@ from figures import (  # noqa: E402
     ranged,
     table,
 )
+from gateway import gateway, gateway_run  # noqa: E402
 
 PAGE = ROOT / "docs" / "performance.md"
 README = ROOT / "README.md"
@@ -490,6 +491,8 @@ PARTS: dict[str, Callable[[Field], str]] = {
         starts,
         clients,
         proxies,
+        gateway,
+        gateway_run,
         layers,
         limits,
         copy,

@@ -6,10 +6,8 @@ becomes ``tools/list`` in the same way, so it finds only tools that the client m
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -63,7 +61,7 @@ class MetaTools:
         self.n_searches = 0
         self.n_calls = 0
         self._own = [Raw(msgspec.json.encode(one)) for one in config.entries()]
-        self._indexes: OrderedDict[bytes, ToolIndex] = OrderedDict()
+        self._indexes: list[tuple[list[bytes], ToolIndex]] = []  # the last used is the first
 
     @property
     def counts(self) -> dict[str, int]:
@@ -113,9 +111,12 @@ class MetaTools:
 
     def index(self, pages: list[Raw]) -> ToolIndex:
         """Return the index of a list. It is made once for equal lists."""
-        digest = hashlib.blake2b(b"\n".join(map(bytes, pages)), digest_size=32).digest()
-        found = self._indexes.pop(digest, None)
-        if found is None:
+        texts = [bytes(page) for page in pages]  # compared faster than a digest is made
+        places = (place for place, (kept, _) in enumerate(self._indexes) if kept == texts)
+        place = next(places, None)
+        if place is not None:
+            _, found = self._indexes.pop(place)
+        else:
             tools = [
                 msgspec.json.decode(entry)
                 for page in pages
@@ -123,9 +124,8 @@ class MetaTools:
                 if not self.config.is_own(name)
             ]
             found = ToolIndex(tools)
-            if len(self._indexes) >= MAX_INDEXES:
-                self._indexes.popitem(last=False)
-        self._indexes[digest] = found
+        self._indexes.insert(0, (texts, found))
+        del self._indexes[MAX_INDEXES:]
         return found
 
 
