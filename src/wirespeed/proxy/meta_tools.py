@@ -107,6 +107,7 @@ class MetaTools:
         for entry, name in entries_of(result):
             if self.config.shows(name) and not self.config.is_own(name):
                 kept.append(entry)
+        result.pop("digest", None)  # that of the server's list
         return msgspec.json.encode({**result, "tools": kept})
 
     def index(self, pages: list[Raw]) -> ToolIndex:

@@ -1,16 +1,20 @@
-"""Digests of the lists of servers at the endpoint of all of them (`wirespeed.protocol.digests`)."""
+"""Digests of the lists of servers behind the proxy (`wirespeed.protocol.digests`)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.gateway import gateway, inside
 from lab.merge import MergeLab
+from lab.principals import principal
 
 from wirespeed import Client, Server, Socket
 from wirespeed.errors import ProtocolError
-from wirespeed.proxy import BackendConfig
+from wirespeed.proxy import BackendConfig, ToolRules
+from wirespeed.tool_search import ToolSearch
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -90,3 +94,34 @@ async def test_a_server_that_has_no_tools_any_more(tmp_path: Path) -> None:
         gone.append("tools/list")
         assert len(await client.list_tools()) == 5
         assert b.pages() > 0
+
+
+async def test_a_list_that_the_proxy_changes_has_no_digest(tmp_path: Path) -> None:
+    """The server's digest stays the same, whatever becomes of rights and approvals."""
+    server = Server("a", digests=True)
+    for name in ("x", "y"):
+        server.add_tool(lambda: 1, name=name)
+    server.add_resource("data:1", lambda: "1", name="one")
+
+    def who(allowed: str) -> Any:
+        return (
+            principal("anne", tools=ToolRules(allow=(allowed, f"a_{allowed}"))),
+            principal("root"),
+        )
+
+    backends = (
+        inside("a", server, skills="approved"),
+        inside("b", server, tool_search=ToolSearch()),
+    )
+    approvals = str(tmp_path / "approvals.json")
+    async with gateway(*backends, principals=who("x"), approvals=approvals) as lab:
+        async with lab.client("root", path="/servers/a", cache=False) as client:
+            assert "digest" in await client.request("tools/list")
+            assert "digest" not in await client.request("resources/list")
+        async with lab.client("root", path="/servers/b", cache=False) as client:
+            assert "digest" not in await client.request("tools/list")
+            assert "digest" in await client.request("resources/list")
+        async with lab.client("anne", path="/servers/a", cache=False, digests=True) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["x"]
+            await lab.proxy.reload(replace(lab.proxy.config, principals=who("y")))
+            assert [tool.name for tool in await client.list_tools()] == ["y"]

@@ -146,6 +146,7 @@ cdef class Grants(AccessCheck):
         except msgspec.ValidationError:
             pass                           # not a list: nothing of it is shown
         result["tools"] = kept
+        result.pop("digest", None)         # that of all of the server's tools
         return msgspec.json.encode(result)
 
 

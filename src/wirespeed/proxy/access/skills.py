@@ -292,6 +292,7 @@ class SkillGate:
             if self._is_approved(text, approved):
                 shown.append(Raw(text))
         members["skills"] = Raw(_encode(shown))
+        members.pop("digest", None)
         _hold_for_now(members)
 
     def _get(self, uri: str | None, members: dict[str, Raw]) -> None:
@@ -339,6 +340,7 @@ class SkillGate:
         listed = _dicts(members.get("resources", Raw(b"[]")))
         shown = [one for one in listed if not self._is_of_a_skill(str(one.get("uri")), approved)]
         members["resources"] = Raw(_encode(shown))
+        members.pop("digest", None)  # that of the server's list
 
     def _read(self, uri: str | None, members: dict[str, Raw]) -> None:
         """ProtocolError: a file is not the one that was approved."""
