@@ -30,7 +30,7 @@ from wirespeed import core
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.transport.loop import loop_factory as default_loop
 
-pytest_plugins = ("lab.wording",)
+pytest_plugins = ("lab.wording", "lab.store")
 
 HERE = Path(__file__).parent
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

@@ -29,6 +29,7 @@ STUBS = {
     "wirespeed.auth": "auth/__init__.pyi",
     "wirespeed.skills": "skills/__init__.pyi",
     "wirespeed.tasks": "tasks/__init__.pyi",
+    "wirespeed.cluster": "cluster/__init__.pyi",
     "wirespeed.proxy": "proxy/__init__.pyi",
     "wirespeed.litemcp": "litemcp/__init__.pyi",
 }

@@ -247,6 +247,14 @@ def shortened(text: str) -> str:
     return text if len(text) <= 256 else f"{text[:256]}…"
 
 
+class StoreUnavailable(ProtocolError):
+    """The store that hosts share (`wirespeed.cluster.Cluster`) did not answer in time. A request
+    that needs it gets error -31000: the client may try again later."""
+
+    def __init__(self) -> None:
+        super().__init__(-31000, "The store of this server does not answer: try again later")
+
+
 class ResourceNotFound(ProtocolError):
     """The resource does not exist (server/resources, "Error Handling").
 

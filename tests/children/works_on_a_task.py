@@ -1,15 +1,24 @@
-"""Opens a store of tasks, creates one task of each kind, says so, and waits to be killed."""
+"""Opens a store of tasks (a file, or the URL of a cluster), creates one task of each kind, says so,
+and waits to be killed."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
-from wirespeed.tasks import SQLiteTaskStore, Task
+from wirespeed.tasks import SQLiteTaskStore, Task, TaskStore
 
 
-async def main(path: str) -> None:
-    store = SQLiteTaskStore(path)
+def store_at(place: str) -> TaskStore:
+    if "://" not in place:
+        return SQLiteTaskStore(place)
+    from wirespeed.cluster import Cluster, RedisTaskStore
+
+    return RedisTaskStore(Cluster(place), "workshop", secret=b"a secret of all hosts")
+
+
+async def main(place: str) -> None:
+    store = store_at(place)
     await store.open()
     names = ("working", "input_required", "completed")
     for name in names:

@@ -63,7 +63,7 @@ NO_LIMITS = {
     "tasks.store.MAX_TASKS_PER_OWNER",
     "tasks.store.MAX_BYTES",
 }
-FOLDERS = ("client", "protocol", "server", "skills", "tasks", "transport")
+FOLDERS = ("client", "cluster", "protocol", "server", "skills", "tasks", "transport")
 
 
 def rows() -> dict[str, tuple[str, str]]:

@@ -23,6 +23,7 @@ LOGGERS = {"wirespeed.access", "wirespeed.stdio"}
 MODULES = (
     "wirespeed",
     "wirespeed.auth",
+    "wirespeed.cluster",
     "wirespeed.config",
     "wirespeed.core",
     "wirespeed.errors",

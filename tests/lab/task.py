@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from wirespeed import Context, Server
 from wirespeed.client.tasks.calls import ProgressSink
 from wirespeed.client.tasks.task import TaskHandles
+from wirespeed.cluster import Cluster, RedisTaskStore
 from wirespeed.errors import ProtocolError
 from wirespeed.server.tasks.book import TaskRuntime
 from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
@@ -20,6 +21,7 @@ from wirespeed.tasks.model import new_task_id
 FOREVER = 30.0
 ANNE = b"anne's credential"
 BOB = b"bob's credential"
+SECRET = b"a secret of all hosts"
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 MakeStore: TypeAlias = Callable[..., TaskStore]
@@ -35,9 +37,12 @@ def a_task(**fields: Any) -> Task:
     return Task(**{"id": new_task_id(), "owner": ANNE, "created": 1000, "updated": 1000} | fields)
 
 
-def make_store(kind: str, folder: Path, **limits: Any) -> TaskStore:
+def make_store(kind: str, folder: Path, cluster: str = "", **limits: Any) -> TaskStore:
+    """A store of a kind: "memory", "sqlite" or "redis", at the URL of a cluster."""
     if kind == "memory":
         return MemoryTaskStore(**limits)
+    if kind == "redis":
+        return RedisTaskStore(Cluster(cluster), "workshop", secret=SECRET, **limits)
     return SQLiteTaskStore(folder / "tasks.db", durable=False, **limits)
 
 

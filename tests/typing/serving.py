@@ -22,6 +22,7 @@ from wirespeed import (
     SQLiteEventStore,
     User,
 )
+from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore
 from wirespeed.core import Lease
 from wirespeed.middleware import CacheResults, LimitRate, LimitResponses, Retry, Timing
 from wirespeed.skills import Skill, SkillCatalog, SkillEntry, SkillLimits, SkillResource
@@ -300,6 +301,11 @@ async def settings(ctx: Context) -> str:
 async def stores(store: TaskStore) -> None:
     server.use_tasks(MemoryTaskStore(max_tasks=10))
     server.use_tasks(SQLiteTaskStore("tasks.db", max_bytes=1_000_000))
+    async with Cluster("redis://store", prefix="p", store_timeout=1) as cluster:
+        assert_type(cluster.state, Literal["idle", "connecting", "up", "down"])
+        assert_type(cluster.up_for, float)
+        assert_type(cluster.n_losses, int)
+        server.use_tasks(RedisTaskStore(cluster, "s", secret=b"x" * 16, max_tasks=10))
     server.use_tasks("tasks.db")  # type: ignore[arg-type]
     page = await store.page(b"owner")
     assert_type(page, Page)
@@ -381,6 +387,7 @@ async def long_call(ctx: Context) -> str:
 event_stores: list[EventStore] = [
     MemoryEventStore(max_bytes=1_000_000),
     SQLiteEventStore("events.db", max_age=60, max_stream_events=100),
+    RedisEventStore(Cluster("redis://store"), "s", max_age=60),
     LogOfEvents(),
     server,  # type: ignore[list-item]
 ]

@@ -39,6 +39,7 @@ transport
 database
 peer merging tool_search
 tasks
+cluster
 skills
 auth
 server client
@@ -127,6 +128,11 @@ INSIDE = {
         dpop metadata
         verifiers
         resource_server client
+    """,
+    "cluster": """
+        clients
+        store
+        events tasks
     """,
     "skills": """
         model
@@ -522,7 +528,7 @@ def test_a_server_loads_what_it_starts_with() -> None:
     assert strangers(extra) <= {"concurrent.futures.thread", "queue", "_queue", "annotationlib"}
     assert "wirespeed.server.connection" in extra
     assert not loaded_from(extra, "client", "config", "core", "litemcp", "ext", "cli", "tasks")
-    assert not loaded_from(extra, "server.dependencies", "server.lifespan")
+    assert not loaded_from(extra, "cluster", "server.dependencies", "server.lifespan")
     assert not loaded_from(extra, "server.mounting", "transport.fd", "transport.net")
 
 

@@ -16,17 +16,13 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.database import connect, path_of, writing
-from wirespeed.protocol import codes
 from wirespeed.tasks.model import Task, TaskLimit
-from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, now_ms
+from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, interrupted, now_ms
 from wirespeed.transport.loop import Workers
 
 T = TypeVar("T")
 
 SCHEMA = 3
-
-INTERRUPTED = "The server ended while it worked on this task, which may have taken effect"
-_INTERRUPTED_ERROR = msgspec.json.encode({"code": codes.CUT_OFF, "message": INTERRUPTED})
 
 _TABLES = """
 CREATE TABLE tasks (
@@ -320,7 +316,7 @@ class SQLiteTaskStore(TaskStore):
         rows = self._db.execute("SELECT body FROM tasks WHERE runner = ?", (runner,)).fetchall()
         now = now_ms()
         for (body,) in rows:
-            task = _decode(body).failed(_INTERRUPTED_ERROR, INTERRUPTED, now)
+            task = interrupted(_decode(body), now)
             self._db.execute(
                 "UPDATE tasks SET revision = ?, size = ?, runner = NULL, ended = ?, body = ?"
                 " WHERE id = ?",

@@ -9,6 +9,7 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from wirespeed._exports import set_public_home
+from wirespeed.protocol import codes
 from wirespeed.tasks.model import Task, TaskLimit
 
 MAX_TASKS = 10_000
@@ -17,10 +18,18 @@ MAX_BYTES = 256 * 1024 * 1024
 # The bytes that a change may add to a full store, so that a task can always be ended.
 SMALL = 4096
 
+INTERRUPTED = "The server ended while it worked on this task, which may have taken effect"
+_INTERRUPTED_ERROR = msgspec.json.encode({"code": codes.CUT_OFF, "message": INTERRUPTED})
+
 
 def now_ms() -> int:
     """Milliseconds since 1970, by the wall clock: tasks may outlive the process."""
     return time.time_ns() // 1_000_000
+
+
+def interrupted(task: Task, now: int) -> Task:
+    """The task, ended because the process that worked on it is gone."""
+    return task.failed(_INTERRUPTED_ERROR, INTERRUPTED, now)
 
 
 class Page(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Stores of tasks, each of both kinds."""
+"""Stores of tasks, each of all kinds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from wirespeed.transport.taskpool_choice import open_pool
 Connect = Callable[..., Peer]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """``new_store(max_tasks=…)``: an empty store, to be used as ``async with``."""
+    cluster = request.getfixturevalue("store_server").url if request.param == "redis" else ""
 
     def new(**limits: Any) -> TaskStore:
-        return make_store(request.param, tmp_path, **limits)
+        return make_store(request.param, tmp_path, cluster, **limits)
 
     return new
 

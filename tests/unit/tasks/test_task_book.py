@@ -12,7 +12,7 @@ import pytest
 from lab.raw import call, request
 from lab.rows import every
 from lab.server import Peer
-from lab.task import MakeStore, Workshop, a_task, book_of
+from lab.task import MakeStore, Workshop, a_task, book_of, make_store
 from lab.wording import raises
 
 from wirespeed import Client, Context, Server, SyncClient
@@ -21,7 +21,7 @@ from wirespeed.errors import ProtocolError, RemoteError, TaskCancelled
 from wirespeed.protocol import codes
 from wirespeed.server.tasks.book import SHUT_DOWN, TaskRuntime, TaskSettings
 from wirespeed.server.tools.results import RawResult
-from wirespeed.tasks import MemoryTaskStore, SQLiteTaskStore, Task, TaskStore
+from wirespeed.tasks import MemoryTaskStore, Task, TaskStore
 
 ERAS = ["legacy", "modern"]
 
@@ -29,10 +29,18 @@ ERAS = ["legacy", "modern"]
 # -- several processes ----------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["sqlite", "redis"])
+def new_shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    """``new_shared_store()``: a store that sees the tasks of the others."""
+    url = request.getfixturevalue("store_server").url if request.param == "redis" else ""
+    return lambda: make_store(request.param, tmp_path, url)
+
+
 @pytest.mark.parametrize("era", ERAS)
-async def test_another_server_gives_the_result(tmp_path: Path, era: Any) -> None:
-    """Two servers with one file, as with ``workers``: who is asked need not be who works."""
-    shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
+async def test_another_server_gives_the_result(new_shared_store: MakeStore, era: Any) -> None:
+    """Two servers with one file, as with ``workers``, or one store, as on two hosts: who is asked
+    need not be who works."""
+    shops = [Workshop(new_shared_store(), poll_interval=0.02) for _ in "ab"]
     async with (
         Client(shops[0].server, era=era, extensions=[TASKS]) as here,
         Client(shops[1].server, era=era, extensions=[TASKS], roots=["file:///r"]) as there,
@@ -58,8 +66,8 @@ async def test_another_server_gives_the_result(tmp_path: Path, era: Any) -> None
         assert not shops[1].started
 
 
-async def test_another_server_brings_the_answers(tmp_path: Path) -> None:
-    shops = [Workshop(SQLiteTaskStore(tmp_path / "tasks.db"), poll_interval=0.02) for _ in "ab"]
+async def test_another_server_brings_the_answers(new_shared_store: MakeStore) -> None:
+    shops = [Workshop(new_shared_store(), poll_interval=0.02) for _ in "ab"]
     async with (
         Client(shops[0].server, era="modern", extensions=[TASKS]) as here,
         Client(shops[1].server, era="modern", extensions=[TASKS], roots=["file:///r"]) as there,
@@ -70,15 +78,15 @@ async def test_another_server_brings_the_answers(tmp_path: Path) -> None:
         assert result.structured_content == {"result": [{"roots": [{"uri": "file:///r"}]}]}
 
 
-async def test_tasks_are_there_after_a_restart(tmp_path: Path) -> None:
-    shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
+async def test_tasks_are_there_after_a_restart(new_shared_store: MakeStore) -> None:
+    shop = Workshop(new_shared_store())
     shop.gate.set()
     async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
         done = await client.start_tool("double", {"n": 3})
         await done.result()
         shop.gate.clear()
         under_way = await client.start_tool("double", {"n": 3})
-    shop = Workshop(SQLiteTaskStore(tmp_path / "tasks.db"))
+    shop = Workshop(new_shared_store())
     async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
         again = await client.get_task(done.id)
         assert (await again.result()).structured_content == {"result": 6}

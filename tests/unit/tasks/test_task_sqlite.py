@@ -23,7 +23,7 @@ from wirespeed import TASKS, Client, Stdio
 from wirespeed.errors import ChildExited, RemoteError
 from wirespeed.protocol import codes
 from wirespeed.tasks import SQLiteTaskStore, TaskStateError, TaskStatus
-from wirespeed.tasks.sqlite import INTERRUPTED
+from wirespeed.tasks.store import INTERRUPTED
 
 CHILD = Path(__file__).parents[2] / "children" / "works_on_a_task.py"
 

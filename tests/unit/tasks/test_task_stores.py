@@ -11,8 +11,16 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from lab.examples import examples
+from lab.store import StoreServer
 from lab.task import ANNE, BOB, MakeStore, a_task, bounded, make_store
 from lab.wording import raises
 
@@ -223,8 +231,11 @@ class Machine(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.store = make_store(self.kind, self.folder, max_tasks=6, max_tasks_per_owner=4)
+        self.store = self.new_store(max_tasks=6, max_tasks_per_owner=4)
         self.do(self.store.open())
+
+    def new_store(self, **limits: Any) -> TaskStore:
+        return make_store(self.kind, self.folder, **limits)
 
     def do(self, work: Any) -> Any:
         return self.runner.run(bounded(work))
@@ -328,3 +339,12 @@ TestMemory = Machine.TestCase
 TestSQLite = SQLiteMachine.TestCase
 TestMemory.settings = examples(30)
 TestSQLite.settings = examples(15, stateful_step_count=25)
+
+
+def test_redis(store_server: StoreServer) -> None:
+    class RedisMachine(Machine):
+        def new_store(self, **limits: Any) -> TaskStore:
+            store_server.ask("FLUSHALL")
+            return make_store("redis", self.folder, store_server.url, **limits)
+
+    run_state_machine_as_test(RedisMachine, settings=examples(15, stateful_step_count=25))

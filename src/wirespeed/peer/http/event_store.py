@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from wirespeed._exports import set_public_home
+from wirespeed.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from wirespeed.peer.http.exchange import McpExchange
@@ -136,11 +137,12 @@ class EventLog:
         if not self._failed:
             self._failed = True
             self._waiting.clear()
-            self._quiet.log(
-                logging.ERROR,
-                "a stream cannot be resumed: the event store failed: %s",
-                str(why) or type(why).__name__,
-            )
+            if not isinstance(why, StoreUnavailable):  # logged where it was found
+                self._quiet.log(
+                    logging.ERROR,
+                    "a stream cannot be resumed: the event store failed: %s",
+                    str(why) or type(why).__name__,
+                )
 
 
 async def value_of(result: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.protocol import codes
 from wirespeed.server.tasks.participants import (
     TaskListener,
@@ -148,6 +148,7 @@ class TaskRuntime:
         self._asking: set[tuple[str, str]] = set()  # task and key of questions sent to a client
         self._failures = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._open = False
+        self._closing = False
         self._opening: asyncio.Task[Any] | None = None
         self._swept = -SWEEP_EVERY
         self._watching: asyncio.Task[None] | None = None
@@ -214,7 +215,7 @@ class TaskRuntime:
             self.workers.release(task.id)
             if isinstance(exc, TaskLimit):
                 raise ProtocolError(codes.OVERLOADED, f"Too many tasks: {exc}") from None
-            if not isinstance(exc, Exception):
+            if not isinstance(exc, Exception) or isinstance(exc, StoreUnavailable):
                 self.drop(task)  # the store may have kept it
                 raise
             logger.exception("the task store failed")
@@ -305,14 +306,19 @@ class TaskRuntime:
 
     async def _store_end(self, task_id: str, end: Callable[[Task, int], Task]) -> None:
         """Store the end of a task. A store that fails is tried again, so that the result is not
-        lost when the store is busy or full for a moment."""
-        for pause in END_PAUSES:
+        lost when the store is busy or full for a moment, and as long as it is away."""
+        pauses = iter(END_PAUSES)
+        while (pause := next(pauses, None)) is not None:
             try:
                 await self._put_end(task_id, end)
                 return
+            except StoreUnavailable:
+                if self._closing:
+                    return
+                pauses = iter(END_PAUSES[1:])
             except Exception:
                 logger.exception("task %s: its end cannot be stored yet", _short(task_id))
-                await asyncio.sleep(pause)
+            await asyncio.sleep(pause)
         try:
             await self._put_end(task_id, end)
         except Exception:
@@ -364,8 +370,10 @@ class TaskRuntime:
         self._looked[task_id] = task.revision
 
     def _failing(self, exc: Exception) -> None:
-        """Log, at most once a minute, a failure of the store at work that is tried again."""
-        self._failures.log(logging.ERROR, "the task store fails: %r", exc)
+        """Log, at most once a minute, a failure of the store at work that is tried again. What
+        finds out that a store is away has logged it."""
+        if not isinstance(exc, StoreUnavailable):
+            self._failures.log(logging.ERROR, "the task store fails: %r", exc)
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -379,7 +387,8 @@ class TaskRuntime:
                 try:
                     task = await self.find(connection, task_id)
                 except Exception as exc:
-                    if not begun or isinstance(exc, ProtocolError):
+                    away = isinstance(exc, StoreUnavailable)
+                    if not begun or (isinstance(exc, ProtocolError) and not away):
                         raise
                     self._failing(exc)
                 else:
@@ -416,8 +425,9 @@ class TaskRuntime:
 
     def _job_done(self, job: asyncio.Task[Any]) -> None:
         self._jobs.discard(job)
-        if not job.cancelled() and job.exception() is not None:
-            logger.error("the task store failed", exc_info=job.exception())
+        exc = None if job.cancelled() else job.exception()
+        if exc is not None and not isinstance(exc, StoreUnavailable):
+            logger.error("the task store failed", exc_info=exc)
 
     async def settled(self) -> None:
         """Wait until the ends of all handlers are stored."""
@@ -426,13 +436,16 @@ class TaskRuntime:
 
     async def ready(self) -> None:
         """Open the store if it is not open, and delete expired tasks, at most every `SWEEP_EVERY`
-        seconds. ProtocolError -32603: the store cannot be opened. The next call tries again."""
+        seconds. ProtocolError -32603, StoreUnavailable: the store cannot be opened. The next call
+        tries again."""
         if not self._open:
             if self._opening is None:
                 # a task of its own: the other callers need it even if this one is cancelled
                 self._opening = self.spawn(self._open_store())
             try:
                 await asyncio.shield(self._opening)
+            except StoreUnavailable:
+                raise StoreUnavailable from None
             except Exception:  # `_job_done` logs it
                 raise ProtocolError(codes.INTERNAL_ERROR, "Internal error") from None
         now = self.loop.time()
@@ -454,10 +467,11 @@ class TaskRuntime:
 
     async def close(self) -> None:
         """End the handlers and their tasks, then close the store. Errors are logged."""
+        self._closing = True
         now = now_ms()
         for task_id in list(self.workers.task_ids):
             try:
-                with contextlib.suppress(TaskStateError):
+                with contextlib.suppress(TaskStateError, StoreUnavailable):
                     await self.change(task_id, lambda task: task.failed(_SHUT_DOWN, SHUT_DOWN, now))
             except Exception:
                 logger.exception("the task store failed")

@@ -15,6 +15,7 @@ import pytest
 from lab.wording import raises
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
+from wirespeed.cluster import Cluster, RedisEventStore
 
 MakeStore: TypeAlias = Callable[..., EventStore]
 
@@ -26,13 +27,16 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """``new_store(max_bytes=…)``: an empty store."""
+    url = request.getfixturevalue("store_server").url if request.param == "redis" else ""
 
     def new(**options: Any) -> EventStore:
         if request.param == "memory":
             return MemoryEventStore(**options)
+        if request.param == "redis":
+            return RedisEventStore(Cluster(url), "s", **options)
         return SQLiteEventStore(tmp_path / "events.db", **options)
 
     return new

@@ -12,6 +12,7 @@ from lab import raw
 from lab.session import Event, HttpClient, Lab, Reply, served
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
+from wirespeed.cluster import Cluster, RedisEventStore
 from wirespeed.peer.http.event_store import EventLog
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sse import SseSession
@@ -22,10 +23,12 @@ from wirespeed.transport.http.exchange import Exchange
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> EventStore:
     if request.param == "memory":
         return MemoryEventStore()
+    if request.param == "redis":
+        return RedisEventStore(Cluster(request.getfixturevalue("store_server").url), "lab")
     return SQLiteEventStore(tmp_path / "events.db")
 
 

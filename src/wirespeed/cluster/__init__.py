@@ -1,0 +1,9 @@
+"""What several hosts share, on Valkey or Redis. It needs ``pip install 'wirespeed[cluster]'``.
+
+`Cluster` is the connection of one host to the store. `RedisTaskStore` and `RedisEventStore` keep
+tasks and events there.
+"""
+
+from wirespeed._exports import exports
+
+__all__, __getattr__ = exports(__name__)

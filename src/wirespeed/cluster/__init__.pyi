@@ -1,0 +1,3 @@
+from wirespeed.cluster.events import RedisEventStore as RedisEventStore
+from wirespeed.cluster.store import Cluster as Cluster
+from wirespeed.cluster.tasks import RedisTaskStore as RedisTaskStore

@@ -1,0 +1,152 @@
+"""A master that Sentinels name, and a Redis Cluster: the same stores, and what a loss costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.store import MakeServer, StoreServer, free_port
+from lab.task import SECRET, a_task
+from lab.wording import raises
+
+from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore
+from wirespeed.cluster.clients import Script
+from wirespeed.errors import StoreUnavailable
+from wirespeed.transport.backoff import Backoff
+
+NAME = Script("return redis.call('INCR', KEYS[1])")
+SOON = Backoff(0.01, 0.2)
+SLOTS = 16384
+
+
+async def until(true: Callable[[], Any]) -> None:
+    while not true():
+        await asyncio.sleep(0.02)
+
+
+async def answer(cluster: Cluster, base: str) -> Any:
+    """The answer of the store, when it is there."""
+    while True:
+        with contextlib.suppress(StoreUnavailable):
+            return await cluster.run(NAME, base)
+        await asyncio.sleep(0.02)
+
+
+# -- Sentinel --------------------------------------------------------------------------------------
+
+
+async def test_the_next_master_is_found(new_store_server: MakeServer, tmp_path: Path) -> None:
+    ports = free_port(), free_port()
+    master = new_store_server(port=ports[0])
+    replica = new_store_server("--replicaof", "127.0.0.1", str(ports[0]), port=ports[1])
+    file = tmp_path / "sentinel.conf"
+    file.write_text(
+        f"sentinel monitor main 127.0.0.1 {ports[0]} 1\n"
+        "sentinel down-after-milliseconds main 200\n"
+        "sentinel failover-timeout main 2000\n"
+    )
+    guard = new_store_server(config=file, port=free_port())
+    await until(lambda: replica.ask("INFO", "replication")["master_link_status"] == "up")
+    await until(lambda: guard.ask("INFO", "sentinel")["master0"]["slaves"] == 1)
+    url = f"redis+sentinel://127.0.0.1:{guard.port}/main"
+    async with Cluster(url, returns=SOON) as cluster:
+        assert await cluster.run(NAME, "b:") == 1
+        await until(lambda: replica.ask("GET", "b:") == "1")
+        master.kill()
+        with raises(StoreUnavailable, code=-31000):
+            await cluster.run(NAME, "b:")
+        assert await answer(cluster, "b:") == 2
+    assert replica.ask("GET", "b:") == "2"
+
+
+# -- shards ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shards(new_store_server: MakeServer) -> Iterator[list[StoreServer]]:
+    """Two masters of a Redis Cluster, each with half of the slots."""
+    buses = free_port(), free_port()
+    servers = [
+        new_store_server(
+            *("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"),
+            *("--cluster-node-timeout", "2000", "--cluster-port", str(bus)),
+            port=free_port(),
+        )
+        for bus in buses
+    ]
+    half = SLOTS // 2
+    for number, server in enumerate(servers):
+        first = number * half
+        server.ask("CLUSTER", "ADDSLOTSRANGE", first, first + half - 1)
+        server.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    servers[0].ask("CLUSTER", "MEET", "127.0.0.1", servers[1].port, buses[1])
+    yield servers
+
+
+def joined_all(info: str) -> bool:
+    return "cluster_slots_ok:16384" in info and "cluster_state:ok" in info
+
+
+async def joined(shards: list[StoreServer]) -> str:
+    """The URL of the cluster, when its shards know each other."""
+    for server in shards:
+        await until(lambda one=server: joined_all(one.ask("CLUSTER", "INFO")))
+    return f"redis+cluster://127.0.0.1:{shards[0].port},127.0.0.1:{shards[1].port}"
+
+
+async def test_stores_of_different_servers_are_on_different_shards(
+    shards: list[StoreServer],
+) -> None:
+    async with Cluster(await joined(shards), returns=SOON) as cluster:
+        for name in "abcdefgh":
+            tasks = RedisTaskStore(cluster, name, secret=SECRET)
+            await tasks.open()
+            task = a_task()
+            await tasks.create(task)
+            assert await tasks.put_result(task.id, b"{}") == await tasks.get(task.id)
+            assert len((await tasks.page(task.owner)).tasks) == 1
+            await tasks.close()
+            events = RedisEventStore(cluster, name)
+            await asyncio.gather(events.append("x", 1, b"1"), events.append("y", 1, b"1"))
+            await events.append("x", 2, b"2")
+            assert await events.after("x", 0) == [(1, b"1"), (2, b"2")]
+            await events.forget("x")
+            await events.close()
+    assert all(server.ask("DBSIZE") for server in shards)
+
+
+async def test_a_shard_that_is_away_costs_its_own_commands(shards: list[StoreServer]) -> None:
+    async with Cluster(await joined(shards), returns=SOON, store_timeout=0.5) as cluster:
+        bases = [f"{{{n}}}:" for n in range(8)]
+        places = {base: shards[0].ask("CLUSTER", "KEYSLOT", base) < SLOTS // 2 for base in bases}
+        assert set(places.values()) == {True, False}
+        for base in bases:
+            assert await cluster.run(NAME, base) == 1
+        shards[1].freeze()
+        found = await asyncio.gather(
+            *(cluster.run(NAME, base) for base in bases), return_exceptions=True
+        )
+        for base, one in zip(bases, found, strict=True):
+            assert one == 2 if places[base] else isinstance(one, StoreUnavailable), base
+        assert (cluster.state, cluster.n_losses) == ("up", 0)
+        shards[1].thaw()
+        for base in bases:
+            assert await answer(cluster, base) >= 2
+
+
+async def test_all_shards_are_lost(shards: list[StoreServer]) -> None:
+    async with Cluster(await joined(shards), returns=SOON) as cluster:
+        assert await cluster.run(NAME, "b:") == 1
+        for server in shards:
+            server.freeze()
+        with raises(StoreUnavailable, code=-31000):
+            await cluster.run(NAME, "b:")
+        await until(lambda: cluster.state == "down")
+        for server in shards:
+            server.thaw()
+        assert await answer(cluster, "b:") >= 2
+        assert cluster.state == "up"
