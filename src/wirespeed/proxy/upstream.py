@@ -89,8 +89,8 @@ class Upstream(UpstreamSide):
     """The proxy is the client of this connection. It reads always: a server that cannot write does
     not read either.
 
-    The members ``probing``, ``revision``, ``awaits`` and ``fail_request`` are what `HttpLink` needs
-    besides those of every endpoint.
+    The members ``probing``, ``revision``, ``resends``, ``awaits`` and ``fail_request`` are what
+    `HttpLink` needs besides those of every endpoint.
 
     Attributes:
         name: The server's, in the configuration.
@@ -105,6 +105,8 @@ class Upstream(UpstreamSide):
         runs_tasks: Whether the server declares the extension for tasks of 2026-07-28.
         greeting: The answer to ``initialize``, if that was sent to find out the era; else None.
     """
+
+    resends = False  # what a server puts off with 429 or 503 fails: its client decides
 
     def __init__(
         self,

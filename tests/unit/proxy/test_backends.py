@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from lab.gateway import gateway
 from lab.rows import every
+from lab.web import MODERN_HTTP, Exchange, serving
+from lab.wording import raises
 
 from wirespeed import Client, Context, HeaderParam, Http, Server, Socket, WebSocket
 from wirespeed.errors import RemoteError
@@ -262,3 +265,19 @@ async def test_a_server_over_http_that_dies(version: str, idle: bool) -> None:
     serving.cancel()
     await asyncio.wait((serving,))
     await behind.end()
+
+
+@pytest.mark.parametrize("fields", [{}, {"retry_after": "0"}])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_call_that_a_server_puts_off_fails(status: int, fields: dict[str, str]) -> None:
+    """The client of the proxy decides whether it calls again."""
+
+    async def put_off(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.reply(status, "busy", **fields)
+
+    async with serving({**MODERN_HTTP, "tools/call:busy": put_off}) as peer:
+        backend = BackendConfig(target=Http(peer.url), name="b", isolation="shared")
+        async with gateway(backend) as gate, gate.client(timeout=5) as client:
+            with raises(RemoteError, code=SERVER_LOST):
+                await client.call_tool("busy")
+        (call,) = peer.sent("tools/call")
