@@ -15,6 +15,7 @@ from wirespeed.config.servers import AuthConfig, AuthType, Era, ServerConfig
 from wirespeed.config.shapes import Transport
 from wirespeed.config.text import Fault, Texts, is_there_twice, twice_in
 from wirespeed.protocol.structs import nearest
+from wirespeed.schema.json_schema import choices
 
 T = TypeVar("T")
 
@@ -394,6 +395,8 @@ def converted(path: str, raw: Any, kind: type[T], names: Mapping[str, str] | Non
         unknown = _UNKNOWN.fullmatch(what)
         if unknown is not None and not where and issubclass(kind, msgspec.Struct):
             problem += f"; {nearest(unknown[1], kind.__struct_encode_fields__)}"
+        elif what.startswith("Invalid enum value"):
+            problem += choices(msgspec.json.schema(kind), where.removesuffix("`"))
     # Out of the handler: as a context, the error would carry the value.
     where = where.removesuffix("`")
     key = re.match(r"\.([A-Za-z]+)", where)

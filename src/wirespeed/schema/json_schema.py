@@ -32,7 +32,7 @@ import contextlib
 import re
 import sys
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -58,6 +58,8 @@ _PLACEHOLDER = DEFS + "\0"  # no class is named so: replaced before a schema lea
 _ENUM = {"title", "description", "type", "enum"}
 _MAX_ERROR = 500  # characters of one error text; a message may quote the caller's own data
 _MAX_COMPARED = 64  # characters of a name that is compared with known ones
+_MAX_CHOICES = 20  # values listed for one argument
+_STEPS = re.compile(r"\[[^\]]*\]|[^.\[\]]+")  # of the path of an error
 _MAX_PROBLEMS = 8  # problems listed for one invalid pydantic model
 _PLAIN = frozenset((Any, bool, int, float, str, type(None)))
 # A cache of schemas of types that several tools have in common. By the type and
@@ -316,11 +318,12 @@ def input_schema(
 
 
 def describe_validation_error(
-    exc: BaseException, what: str = "argument", known: Iterable[str] = ()
+    exc: BaseException, what: str = "argument", schema: Mapping[str, Any] | None = None
 ) -> str:
     """Return one line about invalid arguments for the caller, often a model.
 
-    An argument that does not exist is compared with the *known* names.
+    *schema* is that of the object: an argument that does not exist is compared with its names, and
+    the values that an argument may have are listed from it.
 
     Takes what ``decoder.decode`` raises: `msgspec.ValidationError`, `msgspec.DecodeError`
     (malformed JSON) or RecursionError (nested too deeply).  The text names the argument, never our
@@ -343,21 +346,26 @@ def describe_validation_error(
     problems = getattr(exc.__cause__, "errors", None)
     if problems is not None and type(exc.__cause__).__module__.startswith("pydantic"):
         listed = problems(include_url=False, include_context=False, include_input=False)
-        lines = [_problem(what, path + _loc(p["loc"]), p["msg"]) for p in listed[:_MAX_PROBLEMS]]
+        lines = [
+            _problem(what, path + _loc(p["loc"]), p["msg"], {}) for p in listed[:_MAX_PROBLEMS]
+        ]
         if len(listed) > _MAX_PROBLEMS:
             lines.append(f"and {len(listed) - _MAX_PROBLEMS} more")
         return one_line("; ".join(lines))
-    return one_line(_problem(what, path, text, known))
+    return one_line(_problem(what, path, text, schema or {}))
 
 
-def _problem(what: str, path: str, text: str, known: Iterable[str] = ()) -> str:
+def _problem(what: str, path: str, text: str, schema: Mapping[str, Any]) -> str:
     path = path.removeprefix(".")
+    if text.startswith("Invalid enum value"):
+        text += choices(schema, path)
     unknown = "Object contains unknown field `"
     if text.startswith(unknown):
         name = text[len(unknown) : -1]
         if path:
             return f"{what} '{path}': unknown field '{name}'"
-        return f"unknown {what if what == 'argument' else 'field'} '{name}'{_nearest(name, known)}"
+        near = _nearest(name, schema.get("properties", ()))
+        return f"unknown {what if what == 'argument' else 'field'} '{name}'{near}"
     missing = "Object missing required field `"
     if text.startswith(missing):
         name = text[len(missing) : -1]
@@ -365,6 +373,32 @@ def _problem(what: str, path: str, text: str, known: Iterable[str] = ()) -> str:
             return f"{what} '{path}': missing required field '{name}'"
         return f"missing required {what if what == 'argument' else 'field'} '{name}'"
     return f"{what} '{path}': {text}" if path else f"{_whole(what)}: {text}"
+
+
+def choices(schema: Mapping[str, Any], path: str) -> str:
+    """The end of an error about a value that is not one of an enumeration: the values that the
+    schema lists at the path of the error; "" if it lists none, or many."""
+    nodes: list[Any] = [schema]
+    for step in _STEPS.findall(path):
+        found = (
+            one.get("items") or one.get("additionalProperties")
+            if step[0] == "["
+            else one.get("properties", {}).get(step)
+            for one in _variants(nodes, schema)
+        )
+        nodes = [node for node in found if isinstance(node, dict)]
+    values = next((one["enum"] for one in _variants(nodes, schema) if "enum" in one), ())
+    if not 0 < len(values) <= _MAX_CHOICES:
+        return ""
+    return "; expected one of " + ", ".join(msgspec.json.encode(one).decode() for one in values)
+
+
+def _variants(nodes: list[Any], schema: Mapping[str, Any]) -> Iterator[Any]:
+    """The schemas of which a value fits one: members of unions, and what references name."""
+    for node in nodes:
+        for one in (node, *node.get("anyOf", ())):
+            name = one.get("$ref", "").removeprefix("#/$defs/")
+            yield schema.get("$defs", {}).get(name, {}) if name else one
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

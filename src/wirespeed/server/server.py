@@ -758,7 +758,9 @@ class Server:
                 "mount(prefix, server) and mount(server, namespace=…): write one of them"
             )
         if not isinstance(other, Server) or not isinstance(prefix, str):
-            raise TypeError("mount(prefix, server): the prefix comes first, then the server")
+            text = "mount(prefix, server): the prefix comes first, then the server"
+            within = isinstance(getattr(other, "server", None), Server)
+            raise TypeError(text + f"; write {type(other).__name__}.server" * within)
         from wirespeed.server.mounting import Mount
 
         self._service.mounts.add(

@@ -30,6 +30,10 @@ FILES = [
     ("server.add_tool(3)\n", "a tool is a function or a callable object"),
     ("server.mount(Server('b'), 'x')\n", "the prefix comes first, then the server"),
     (
+        "from wirespeed.proxy import Mirror\nserver.mount('x', Mirror(Stdio('a'), name='a'))\n",
+        "the prefix comes first, then the server; write Mirror.server",
+    ),
+    (
         "b = Server('b')\n" + TOOL.format("", "str").replace("server", "b")
         + "server.mount('x', b)\n" + TOOL.format("", "str").replace("tool", "tool(name='x_t')"),
         "or give this one another name",

@@ -282,7 +282,8 @@ def server(**proxy: Any) -> dict[str, Any]:
         ),
         (
             server(isolation="shard"),
-            "mcpServers.a.proxy.isolation: invalid enum value 'shard'",
+            "mcpServers.a.proxy.isolation: invalid enum value 'shard'; "
+            'expected one of "auto", "pool", "session", "shared"',
         ),
         (server(startTimeout=0), "mcpServers.a.proxy.startTimeout: expected `float` > 0.0"),
         (server(maxClients=0), "mcpServers.a.proxy.maxClients: expected `int` >= 1"),

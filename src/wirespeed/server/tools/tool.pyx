@@ -338,7 +338,7 @@ cdef class Tool(Operation):
     cdef int refuse_arguments_c(self, Call call, object exc, bint as_error) except -1:
         """Arguments that break the tool's schema (SEP-1303: a result, since 2025-11-25).
         `as_error`: the client asked for a task, so it does not expect a result."""
-        cdef str reason = describe_validation_error(exc, known=self.spec.input_schema["properties"])
+        cdef str reason = describe_validation_error(exc, schema=self.spec.input_schema)
         cdef str text = f"Invalid arguments for tool {self.name}: {reason}"
         if call.revision.argument_errors_in_results and not as_error:
             self.send_content_c(call, error_content(text), None, True, None)

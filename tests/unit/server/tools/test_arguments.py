@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ import msgspec
 import pydantic
 import pytest
 from lab.raw import call
+from lab.rows import every
 from lab.server import MODERN, Peer, pass_on, text_of, tool_call
 from lab.wording import raises
 
-from wirespeed import Client, Server
+from wirespeed import Client, Server, SyncClient
 from wirespeed.errors import RemoteError
 
 VERSIONS = ["2025-11-25", MODERN]
@@ -352,6 +354,50 @@ def test_what_is_said_of_other_names(
     server.add_tool(search)
     result = connect(MODERN).result(tool_call(MODERN, 1, "search", arguments))
     assert text_of(result) == f"Invalid arguments for tool search: {why}"
+
+
+class Size(enum.Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Cup(msgspec.Struct):
+    size: Size
+
+
+def pour(
+    what: Literal["tea", "water"] = "tea",
+    cups: list[Cup] | None = None,
+    by_name: dict[str, Size] | None = None,
+    number: Literal[tuple(range(30))] = 0,  # type: ignore[valid-type]
+) -> str:
+    return what
+
+
+@every(
+    ("arguments", "why"),
+    [
+        (
+            {"what": "milk"},
+            """'what': Invalid enum value 'milk'; expected one of "tea", "water\"""",
+        ),
+        (
+            {"cups": [{"size": "m"}]},
+            """'cups[0].size': Invalid enum value 'm'; expected one of "l", "s\"""",
+        ),
+        (
+            {"by_name": {"a.b": "m"}},
+            """'by_name[...]': Invalid enum value 'm'; expected one of "l", "s\"""",
+        ),
+        ({"number": 30}, "'number': Invalid enum value 30"),
+    ],
+)
+def test_the_values_of_an_enumeration_are_listed(arguments: Any, why: str) -> None:
+    server = Server("s")
+    server.add_tool(pour)
+    with SyncClient(server) as client:
+        result = client.call_tool("pour", arguments)
+    assert result.text == f"Invalid arguments for tool pour: argument {why}"
 
 
 def test_nested_types_follow_their_own_rule(connect: Any, server: Server) -> None:
