@@ -720,12 +720,13 @@ class Server:
 
     def mount(
         self,
-        prefix: str | Server,
+        prefix: str | Server = "",
         other: Server | None = None,
         *,
         namespace: str | None = None,
         separator: str = "_",
         uri_prefix: str = "",
+        **unknown: Never,
     ) -> None:
         """Show what another server offers, under a prefix.
 
@@ -750,6 +751,9 @@ class Server:
             ValueError: A name or a URI is taken; then nothing is mounted. The same is raised, at
                 ``other``, for what is registered there later.
         """
+        for option in unknown:
+            text = "write mount(prefix, server) or mount(server, namespace=…)"
+            raise TypeError(f"mount() got an unexpected keyword argument {option!r}; {text}")
         if isinstance(prefix, Server) and other is None:
             other = prefix
             prefix = "" if namespace is None else namespace

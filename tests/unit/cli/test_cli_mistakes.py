@@ -29,6 +29,8 @@ FILES = [
     ("async def t() -> str: ...\nserver.add_tool(t())\n", "give the function itself"),
     ("server.add_tool(3)\n", "a tool is a function or a callable object"),
     ("server.mount(Server('b'), 'x')\n", "the prefix comes first, then the server"),
+    ("server.mount(server=Server('b'), prefix='x')\n", "write mount(prefix, server) or mount(ser"),
+    ("server.mount(Server('b'), namspace='x')\n", "write mount(prefix, server) or mount(server"),
     (
         "from wirespeed.proxy import Mirror\nserver.mount('x', Mirror(Stdio('a'), name='a'))\n",
         "the prefix comes first, then the server; write Mirror.server",
