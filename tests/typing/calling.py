@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, assert_type
 
 from wirespeed import CLIENT_DEFAULT, TASKS, Client, Stdio, SyncClient, report_progress
-from wirespeed.config import AuthConfig, Era, ServerConfig, Transport, loads
+from wirespeed.config import AuthConfig, Era, ServerConfig, ServerUrl, Transport, loads
 from wirespeed.errors import (
     CallTimeout,
     ChildExited,
@@ -176,6 +176,8 @@ def configured() -> None:
     assert_type(config, ServerConfig)
     assert_type(config.client(), Client)
     assert_type(config.auth, AuthConfig | None)
+    assert_type(config.urls, tuple[ServerUrl, ...])
+    assert_type(ServerUrl("http://a/mcp", 2, percent=None).weight, float)
     assert (config.era, config.transport) == (era, transport)
 
 

@@ -32,6 +32,7 @@ _STYLES = {
     "degraded": "yellow",
     "down": "red",
     "crash-loop": "red",
+    "ejected": "red",
 }
 
 
@@ -214,8 +215,9 @@ def _width_of(rows: list[dict[str, Any]], columns: list[str]) -> int:
 def _servers(status: dict[str, Any], width: int) -> Table:
     from rich.text import Text
 
-    rows = [
-        {
+    rows: list[dict[str, Any]] = []
+    for one in sorted(status["backends"], key=lambda one: (-one["rate"], one["name"])):
+        row = {
             "SERVER": Text(printable(one["name"])),
             "STATE": _state(one),
             "REQ/S": count(one["rate"]),
@@ -228,8 +230,18 @@ def _servers(status: dict[str, Any], width: int) -> Table:
             "REFUSED": count(sum(one["refused"].values())),
             "RESTARTS": str(one["restarts"]),
         }
-        for one in sorted(status["backends"], key=lambda one: (-one["rate"], one["name"]))
-    ]
+        rows.append(row)
+        rows += [
+            {
+                **dict.fromkeys(row, ""),
+                "SERVER": Text(f"  {printable(server['url'])}", style="dim"),
+                "STATE": Text(printable(server["state"]), style=_STYLES.get(server["state"], "")),
+                "BUSY": str(server["in_flight"]),
+                "RESTARTS": str(server["starts"] - 1),
+            }
+            for server in one["servers"]
+            if server["url"]
+        ]
     names = {one["name"] for one in status["backends"]}
     rows += [
         {

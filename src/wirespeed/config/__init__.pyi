@@ -4,4 +4,5 @@ from wirespeed.config.servers import AuthConfig as AuthConfig
 from wirespeed.config.servers import Era as Era
 from wirespeed.config.servers import ServerConfig as ServerConfig
 from wirespeed.config.servers import Servers as Servers
+from wirespeed.config.servers import ServerUrl as ServerUrl
 from wirespeed.config.shapes import Transport as Transport

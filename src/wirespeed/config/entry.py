@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from wirespeed.config import shapes
-from wirespeed.config.servers import AuthConfig, AuthType, Era, ServerConfig
+from wirespeed.config.servers import AuthConfig, AuthType, Era, ServerConfig, ServerUrl
 from wirespeed.config.shapes import Transport
 from wirespeed.config.text import Fault, Texts, is_there_twice, twice_in
 from wirespeed.protocol.structs import nearest
@@ -24,6 +24,14 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
+class UrlKeys(msgspec.Struct, forbid_unknown_fields=True):
+    """One of several URLs of a server."""
+
+    url: str
+    weight: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 1.0
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+
+
 class Entry(msgspec.Struct, rename="camel"):
     """The keys of a server in the file. null is as good as absent."""
 
@@ -34,6 +42,7 @@ class Entry(msgspec.Struct, rename="camel"):
     env: dict[str, str] | None = None
     cwd: str | None = None
     url: str | None = None
+    urls: list[str | UrlKeys] | None = None
     headers: dict[str, str] | None = None
     auth: str | dict[str, Any] | None = None
     enabled: bool | None = None
@@ -177,11 +186,14 @@ class EntryReader:
         else:
             shown = () if entry.url is None else (entry.url,)
         command = self.optional("command", entry.command)
-        url = self.optional("url", entry.url)
+        urls = self.urls(entry)
+        url = urls[0].url if urls else self.optional("url", entry.url)
         cwd = self.optional("cwd", entry.cwd)
         transport = self.transport(entry, url)
         if transport != "stdio" and entry.url is not None:
             shown = (entry.url,)
+        elif urls:
+            shown = (urls[0].shown or urls[0].url,)
         if transport == "unix" and url is not None and not url.lower().startswith("unix://"):
             url = f"unix:{self.texts.resolve(url.partition(':')[2])}"
         if entry.enabled is not None and entry.enabled is entry.disabled:
@@ -205,6 +217,7 @@ class EntryReader:
             shown=shown,
             problem=self.texts.problem,
             start_timeout=entry.start_timeout,
+            urls=urls,
             unread=tuple(key for key in raw if key in shapes.UNREAD),
         )
 
@@ -232,7 +245,7 @@ class EntryReader:
             found[ours], self.names[ours] = value, key
         self._command(found)
         self._from_environment(raw, found)
-        if not found.keys() & {"command", "url"} and self.names.keys() & {"command", "url"}:
+        if not found.keys() & {"command", "url", "urls"} and self.names.keys() & {"command", "url"}:
             key = next(key for ours, key in self.names.items() if ours in ("command", "url"))
             raise Fault(f"{self.path}.{key}", "expected a string that is not empty")
         return found
@@ -322,7 +335,7 @@ class EntryReader:
             raise Fault(self.path, f'expected "url", because its type is "{kind}"')
         scheme = url.partition(":")[0].lower()
         allowed = shapes.SCHEMES.get(scheme)
-        place = f"{self.path}.{self.names['url']}"
+        place = f"{self.path}.{self.names.get('url', 'urls')}"
         if allowed is None and not self.texts.problem:  # a variable may still stand in the URL
             raise Fault(place, f"expected a URL with {_choice(shapes.SCHEMES)}")
         if kind is not None and allowed is not None and kind not in allowed:
@@ -330,6 +343,24 @@ class EntryReader:
         return kind or (allowed[0] if allowed else "http")
 
     # -- values ----------------------------------------------------------------------------------
+
+    def urls(self, entry: Entry) -> tuple[ServerUrl, ...]:
+        """All URLs of a server that has several."""
+        if entry.urls is None:
+            return ()
+        path = f"{self.path}.urls"
+        if not entry.urls:
+            raise Fault(path, "expected a URL")
+        if entry.url is not None:
+            raise Fault(self.path, 'has both "url" and "urls"; leave one out')
+        found = []
+        for i, one in enumerate(entry.urls):
+            given = UrlKeys(one) if isinstance(one, str) else one
+            url = self.optional(f"urls[{i}]", given.url)
+            assert url is not None
+            shown = given.url if "$" in given.url or "{env:" in given.url else ""
+            found.append(ServerUrl(url, given.weight, given.percent, shown))
+        return tuple(found)
 
     def auth(self, raw: str | dict[str, Any]) -> AuthConfig:
         """The source of tokens: an object, "oauth", or a token itself."""

@@ -87,6 +87,39 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"AuthConfig({', '.join(f'{k}={v!r}' for k, v in self.__rich_repr__())})"
 
 
+class ServerUrl(msgspec.Struct, frozen=True):
+    """One of several URLs of a server behind the proxy.
+
+    Attributes:
+        url: The URL.
+        weight: How many requests it gets at once, against the others: 1 to 1000.
+        percent: A canary: it gets this share of all requests, 0 to 100, and no others. A principal
+            is served by it always or never. None: it has no share of its own.
+        shown: The URL in errors and logs, where it holds a secret.
+
+    Raises ValueError for a weight or a percentage that cannot be.
+    """
+
+    url: str
+    weight: float = 1.0
+    percent: float | None = None
+    shown: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.weight <= 1000:
+            raise ValueError(f"weight is 1 to 1000, not {self.weight:g}")
+        if self.percent is not None and not 0 <= self.percent <= 100:
+            raise ValueError(f"percent is 0 to 100, not {self.percent:g}")
+
+    def __repr__(self) -> str:
+        parts = [repr(public(self.shown or self.url))]
+        if self.weight != 1:
+            parts.append(f"weight={self.weight:g}")
+        if self.percent is not None:
+            parts.append(f"percent={self.percent:g}")
+        return f"ServerUrl({', '.join(parts)})"
+
+
 class ServerConfig(msgspec.Struct, frozen=True):
     """One server of a configuration file, checked, with variables and paths resolved.
 
@@ -95,6 +128,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
         transport: How it is reached.
         command, args, env, cwd: Of a child.
         url, headers, auth: Of a server elsewhere.
+        urls: All its URLs, if there are several. `url` is the first one, which a client uses.
         enabled: False: it is not to be used.
         auto_start: False: it is to be started at its first use.
         timeout: Seconds for one call; None for the client's default.
@@ -128,6 +162,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     problem: str = ""
     start_timeout: float | None = None
     unread: tuple[str, ...] = ()
+    urls: tuple[ServerUrl, ...] = ()
 
     def target(
         self, *, stderr: "StderrTarget" = "inherit", auth: "TokenGrant | None" = None

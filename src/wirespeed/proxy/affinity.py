@@ -25,7 +25,7 @@ from wirespeed.proxy.own_requests import params_of
 from wirespeed.tasks.views import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from wirespeed._core.envelope import Message
     from wirespeed._core.slab import Lease
@@ -73,17 +73,18 @@ class Tags:
 
 
 def addressed(
-    message: Message, n_servers: int, opened: Callable[[str], str]
+    message: Message, tags: Container[int] | None, opened: Callable[[str], str]
 ) -> tuple[int, bytes] | None:
-    """Return which server a request belongs to, and its text for that server; None: to any, as it
-    came. So does one that Python cannot hold.
+    """Return the tag of the server that a request belongs to, and its text for that server; None:
+    to any, as it came. So does one that Python cannot hold.
 
-    ``n_servers``: 1: what they give has no tags. ``opened``: Opens the seal of the id of a task.
+    ``tags``: Those of all servers; None: there is one server, and what it gives has no tags.
+    ``opened``: Opens the seal of the id of a task.
     ProtocolError: the client has no such task.
     """
     params = message.params
     of_task = (message.method or "").startswith("tasks/")
-    if not of_task and (n_servers == 1 or params is None or _BROUGHT.search(params) is None):
+    if not of_task and (tags is None or params is None or _BROUGHT.search(params) is None):
         return None
     members = _value(params or b"{}", _object)
     if members is None and of_task:
@@ -97,18 +98,17 @@ def addressed(
         value = _value(members[name])
         if of_task and name == "taskId":
             value = opened(value if isinstance(value, str) else "")
-        found = (0, value) if n_servers == 1 else _split(value)
-        if found is not None and found[0] < n_servers:
+        found = (0, value) if tags is None else _split(value)
+        if found is not None and (tags is None or found[0] in tags):
             server, text = found
             members[name] = msgspec.Raw(msgspec.json.encode(text))
     return None if server is None else (server, whole(message.method, members))
 
 
-def of_server(
-    message: Message, server: int, n_servers: int, opened: Callable[[str], str]
-) -> bytes | None:
+def of_server(message: Message, tag: int | None, opened: Callable[[str], str]) -> bytes | None:
     """Return the text of a ``subscriptions/listen`` that names tasks, for one server; None: it
-    names none. Tasks that the client does not have are left out."""
+    names none. Tasks that the client does not have are left out. ``tag``: That of the server; None:
+    it is the only one."""
     members: dict[str, Any] = params_of(message)
     wanted = members.get("notifications")
     if not isinstance(wanted, dict) or not isinstance(wanted.get("taskIds"), list):
@@ -117,8 +117,8 @@ def of_server(
     for id in wanted["taskIds"]:
         with contextlib.suppress(ProtocolError):
             task_id = opened(id if isinstance(id, str) else "")
-            found = (0, task_id) if n_servers == 1 else _split(task_id)
-            if found is not None and found[0] == server:
+            found = (None, task_id) if tag is None else _split(task_id)
+            if found is not None and found[0] == tag:
                 kept.append(found[1])
     wanted["taskIds"] = kept
     return whole(message.method, members)

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
+import msgspec
+
 from wirespeed._exports import set_public_home
 from wirespeed.auth.fetch import named_url
 from wirespeed.client.connection.handshake import SILENCE
+from wirespeed.config.servers import ServerUrl
 from wirespeed.merging import prefix_of
 from wirespeed.proxy.config_types import check_types
 from wirespeed.proxy.hook_config import HookConfig
@@ -29,6 +32,7 @@ Era: TypeAlias = Literal["auto", "legacy", "modern"]
 Isolation: TypeAlias = Literal["auto", "session", "shared", "pool"]
 
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,65}")
+MAX_URLS = 100
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 LITE = re.compile(r"[^\x00-\x20?#%\x7f]{1,200}")
 
@@ -325,6 +329,7 @@ class BackendDelays(NamedTuple):
         gather: The time that a change waits for the other servers of the pool to tell of it, too.
         answer: The time that a client of 2026-07-28 has to answer a question.
         rounds: The pauses before a round without questions.
+        slow_start: The time in which an address that has come gets less than its weight.
     """
 
     silence: float = SILENCE
@@ -339,6 +344,7 @@ class BackendDelays(NamedTuple):
     gather: float = 0.2
     answer: float = 600.0
     rounds: Backoff = Backoff(0.05, 5.0)
+    slow_start: float = 10.0
 
 
 DELAYS = BackendDelays()
@@ -350,6 +356,10 @@ class BackendConfig:
 
     Attributes:
         target: How to start or reach it; or a `wirespeed.Server` of this process.
+        urls: All URLs of a server that has several, that of `target` among them: each is text, or a
+            `wirespeed.config.ServerUrl` with a weight. Each is reached with the other options of
+            `target`. Requests go to the URL with the fewest in flight, and a client of a legacy era
+            stays with one URL. Isolation is ``"pool"`` then.
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
         protocol: What it speaks: ``"mcp"``, or ``"litemcp"`` (1.0.0), whose one tool is shown as a
             tool of MCP with strings as parameters. Clients share a server of LiteMCP.
@@ -375,7 +385,8 @@ class BackendConfig:
         recycle: When a shared server is replaced by a new one.
         ask: Whether a shared server of a legacy era may ask clients (sampling, elicitation,
             roots). A question reaches a client only while that client is alone.
-        health: How a server that hangs is found. None: by deadlines only.
+        health: How a server that hangs is found. None: by deadlines only; of a server with several
+            `urls`, `HealthConfig` of 10 and 5 seconds.
         request_timeout: Seconds that the server has for a request. Then the client gets an error,
             and the server a cancellation. Progress does not extend it. None: as long as it takes.
         retry: Which requests are sent again when a shared server ends.
@@ -405,6 +416,7 @@ class BackendConfig:
     """
 
     target: Stdio | Http | WebSocket | Socket | Server
+    urls: tuple[str | ServerUrl, ...] = ()
     name: str = "server"
     protocol: Literal["mcp", "litemcp"] = "mcp"
     isolation: Isolation = "auto"
@@ -465,6 +477,8 @@ class BackendConfig:
             raise ValueError(f'era is "auto", "legacy" or "modern", not {self.era!r}')
         if not PREFIX.fullmatch(self.shown_prefix):
             raise ValueError(f"a prefix has letters, digits and _.-, not {self.prefix!r}")
+        if self.urls:
+            self._check_urls()
         if self.identity is not None:
             self._check_identity()
         for tool in self.lite:
@@ -474,6 +488,32 @@ class BackendConfig:
                 raise ValueError(f"a tool for clients of LiteMCP is not allowed: {tool}")
         if len(set(self.lite)) < len(self.lite):
             raise ValueError("a tool for clients of LiteMCP is named twice")
+
+    def _check_urls(self) -> None:
+        from wirespeed.client.targets import Http, Socket, WebSocket
+
+        target = self.target
+        if not isinstance(target, Http | WebSocket | Socket) or self.protocol != "mcp":
+            raise ValueError("urls are for servers of MCP that have a URL")
+        if self.isolation != "pool":
+            raise ValueError('urls need isolation "pool": clients share the server')
+        urls = tuple(ServerUrl(one) if isinstance(one, str) else one for one in self.urls)
+        names = [one.url for one in urls]
+        if len(names) > MAX_URLS:
+            raise ValueError(f"a server has at most {MAX_URLS} urls")
+        if len(set(names)) < len(names):
+            raise ValueError("a URL is in urls twice")
+        if target.url not in names:
+            raise ValueError("the URL of the target is not in urls")
+        if sum(one.percent or 0.0 for one in urls) > 100:
+            raise ValueError("the percentages of the urls are more than 100 together")
+        if all(one.percent is not None for one in urls):
+            raise ValueError("a URL without percent gets the other requests: there must be one")
+        for one in urls:
+            msgspec.structs.replace(target, url=one.url, shown=one.shown)
+        object.__setattr__(self, "urls", urls)
+        if self.health is None:
+            object.__setattr__(self, "health", HealthConfig(interval=10.0, timeout=5.0))
 
     def _check_identity(self) -> None:
         from wirespeed.client.targets import Http, WebSocket

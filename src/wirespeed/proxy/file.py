@@ -278,6 +278,7 @@ def _backend(document: Document, server: ServerConfig) -> BackendConfig:
             _hook(document, f"{place}.proxy.hooks[{i}]", one) for i, one in enumerate(own["hooks"])
         )
     own["target"] = server.target()
+    own["urls"] = server.urls
     if "process" in own:
         own["target"] = _process(
             document, f"{place}.proxy.process", own.pop("process"), own["target"]

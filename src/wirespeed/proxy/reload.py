@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wirespeed._exports import set_public_home
 from wirespeed.errors import WirespeedError
 
@@ -39,6 +41,7 @@ class Changes:
         added, removed: Servers, by name.
         changed: Servers that are started anew.
         shown: Servers that are the same, but their tools or names are shown otherwise.
+        addressed: Servers that are the same, and have other URLs, weights or percentages.
         listening, closed: URLs.
         settings: What else changes, by its name in `ProxyConfig`.
         pending: What needs a restart, as sentences.
@@ -50,6 +53,7 @@ class Changes:
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    addressed: tuple[str, ...] = ()
     listening: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
@@ -183,6 +187,9 @@ def compare(old: ProxyConfig, new: ProxyConfig) -> Changes:
             for name in both
             if name not in changed and _differ(before[name], after[name]) & SHOWN
         ),
+        addressed=tuple(
+            name for name in both if name not in changed and before[name].urls != after[name].urls
+        ),
         listening=_not_in(there, here),
         closed=_not_in(here, there),
         settings=tuple(name for name in differ if name in LIVE),
@@ -203,11 +210,21 @@ def same_server(old: BackendConfig, new: BackendConfig) -> bool:
 
 
 def _differ(old: BackendConfig, new: BackendConfig) -> set[str]:
-    return {
+    """What differs, but for the addresses of a server that has several."""
+    found = {
         field.name
         for field in fields(new)
         if not _same(getattr(old, field.name), getattr(new, field.name))
     }
+    if old.urls and new.urls:
+        before: Any = old.target
+        after: Any = new.target
+        found.discard("urls")
+        if type(before) is type(after) and _same(
+            before, msgspec.structs.replace(after, url=before.url, shown=before.shown)
+        ):
+            found.discard("target")
+    return found
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -313,6 +313,10 @@ class ProxyService(HttpService):
         self.opens = config.opens
         self._search(config, backend)
         self._hook(backend)
+        if backend is not None and backend.urls:
+            readdress = getattr(self.assignment, "readdress", None)
+            if readdress is not None:
+                readdress(backend.urls)
         for downstream in list(self.downstreams):
             downstream.hooks, downstream.opens = self.hooks, self.opens
             if downstream.outer is None:

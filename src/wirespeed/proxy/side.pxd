@@ -189,6 +189,7 @@ cdef class Side(SessionConnection):
     cdef Message trace_c(self, Route route, Message m)
     cdef int passed_c(self) except -1
     cdef bint last_c(self, Route route) except -1
+    cdef bint send_again_c(self, Route route) except -1
     cdef int fail_c(self, Route route, int code, str message, object data) except -1
     cdef bint is_audited_c(self, Message m) except -1
     cdef int asked_c(self, Side asker) except -1

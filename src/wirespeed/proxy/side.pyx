@@ -250,15 +250,7 @@ cdef class Side(SessionConnection):
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 route = <Route> token
-                if (
-                    route.message is not None
-                    and not route.listens        # what was not heard meanwhile is lost
-                    and me.again(route.asker, route.message)
-                ):
-                    record, route.record = route.record, None    # the call is not over
-                    route.over_c(codes.SERVER_LOST)
-                    route.record = record
-                else:
+                if not me.send_again_c(route):
                     me.fail_c(route, codes.SERVER_LOST, me.loss(exc), None)
             else:
                 me.answered(None, token)
@@ -266,6 +258,19 @@ cdef class Side(SessionConnection):
         me.turn = None
         me.give_turn_c()               # to all: nothing is sent here any more
         me.bind(me.binding.lost())
+
+    cdef bint send_again_c(self, Route route) except -1:
+        """Whether a request that this side has not answered, and will not, is sent again."""
+        if (
+            route.message is None
+            or route.listens           # what was not heard meanwhile is lost
+            or not self.again(route.asker, route.message)
+        ):
+            return False
+        record, route.record = route.record, None    # the call is not over
+        route.over_c(codes.SERVER_LOST)
+        route.record = record
+        return True
 
     cdef int cut_off_c(self, str why) except -1:
         cdef Side me = self

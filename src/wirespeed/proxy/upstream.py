@@ -133,6 +133,8 @@ class Upstream(UpstreamSide):
         self.changes: ChangeGatherer | None = None
         self._n_excused = 0
         self.probing = False
+        self._has_others = False
+        self._elsewhere: Callable[[Side, Message], bool] | None = None
         self.ends_unreachable = False
         self.greeting: Any = None
         session.shows_late_responses = True
@@ -178,6 +180,12 @@ class Upstream(UpstreamSide):
     def end_when_unreachable(self) -> None:
         """End when the server cannot be reached: who owns the connection makes another."""
         self.ends_unreachable = True
+
+    def has_others(self, elsewhere: Callable[[Side, Message], bool] | None) -> None:
+        """The server has other addresses: a request that this one cannot take is a failure of the
+        address. ``elsewhere``: Returns whether such a request is sent to another address; None: it
+        is not."""
+        self._has_others, self._elsewhere = True, elsewhere
 
     def retire(self) -> None:
         """Another connection has taken the place of this one."""
@@ -267,7 +275,11 @@ class Upstream(UpstreamSide):
             self.pass_error(token, msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "error": error}))
         else:
             quiet.log(logging.WARNING, "%s: %s", self.name, exc)
-            self.fail(token, codes.SERVER_LOST, told(self.name, exc))
+            is_fault = self._has_others and _is_of_address(exc)
+            if is_fault:
+                self.owner.failed()
+            if not (is_fault and self.send_again(token)):
+                self.fail(token, codes.SERVER_LOST, told(self.name, exc))
         if self.ends_unreachable and isinstance(exc, TransportError):
             self._doubt(exc, isinstance(token, Route))
 
@@ -329,7 +341,9 @@ class Upstream(UpstreamSide):
         self.garbage.add(self, BAD_MESSAGE, message.reason or "")
 
     def again(self, asker: Side, message: Message) -> bool:
-        """Return whether a request that this lost server has not answered will be sent again."""
+        """Return whether a request that this server has not answered will be sent again."""
+        if self.link is not None:  # it goes on
+            return self._elsewhere is not None and self._elsewhere(asker, message)
         return self.owner.again(asker, message)
 
     def end(self, reason: str) -> None:
@@ -359,6 +373,13 @@ class Upstream(UpstreamSide):
         """The connection is gone: what it was asked fails."""
         super().clean_up(exc)
         self.owner.closed(self)
+
+
+def _is_of_address(exc: BaseException) -> bool:
+    """Whether an error says that an address cannot do its work, whatever the request is."""
+    if isinstance(exc, HttpStatusError):
+        return exc.status in (502, 503, 504)  # others may be due to the request, or its client
+    return isinstance(exc, TransportError)
 
 
 def remote_error(text: Lease) -> RemoteError:

@@ -152,6 +152,10 @@ cdef class UpstreamSide(Side):
         """Pass an error of this side on that its link has read. ``text``: a whole response."""
         self.pass_answer_c(route, parse(text, max_depth=1024))
 
+    def send_again(self, Route route not None):
+        """Return whether a request that this side cannot answer is sent again."""
+        return self.send_again_c(route)
+
     def fail(self, Route route not None, int code, str message not None, object data=None):
         """Answer a request that was passed on to this side with an error of the proxy."""
         self.fail_c(route, code, message, data)

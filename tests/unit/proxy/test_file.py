@@ -11,7 +11,8 @@ import jsonschema_rs
 import pytest
 from lab.wording import raises
 
-from wirespeed import Limits, ProcessLimits, Stdio, WebSocket
+from wirespeed import Http, Limits, ProcessLimits, Stdio, WebSocket
+from wirespeed.config import ServerUrl
 from wirespeed.errors import ConfigError
 from wirespeed.proxy import (
     AuditConfig,
@@ -150,6 +151,26 @@ ACCESS: dict[str, Any] = {
     },
     "audit": "audit.log",
 }
+
+
+def at(urls: object, **entry: Any) -> dict[str, Any]:
+    return {"mcpServers": {"a": {"urls": urls, "proxy": {"isolation": "pool"}, **entry}}}
+
+
+def test_several_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOST", "10.0.0.1")
+    urls = ["http://${HOST}/mcp", {"url": "http://b/mcp", "weight": 3}, {"url": "http://c/mcp"}]
+    (found,) = load(written(tmp_path, at(urls, headers={"X-Key": "${HOST}"}))).backends
+    shown = "http://${HOST}/mcp"
+    assert found.target == Http("http://10.0.0.1/mcp", headers={"X-Key": "10.0.0.1"}, shown=shown)
+    assert found.urls == (
+        ServerUrl("http://10.0.0.1/mcp", shown=shown),
+        ServerUrl("http://b/mcp", 3),
+        ServerUrl("http://c/mcp"),
+    )
+    assert "10.0.0.1" not in repr(found.urls)
+    (found,) = load(written(tmp_path, at([{"url": "ws://c/mcp"}]))).backends
+    assert (found.target, found.urls) == (WebSocket("ws://c/mcp"), (ServerUrl("ws://c/mcp"),))
 
 
 def test_processes(tmp_path: Path) -> None:
@@ -302,6 +323,34 @@ def server(**proxy: Any) -> dict[str, Any]:
                 }
             },
             "the servers a and b have the same prefix, p_: set another prefix",
+        ),
+        (at([]), "mcpServers.a.urls: expected a URL"),
+        (
+            at(["x"]),
+            "mcpServers.a.urls: expected a URL with one of "
+            '"ws", "wss", "http", "https", "http+unix", "unix", "tcp"',
+        ),
+        (at([1]), "mcpServers.a.urls[0]: expected `str | object`, got `int`"),
+        (
+            at(["http://a"], url="http://b"),
+            'mcpServers.a: has both "url" and "urls"; leave one out',
+        ),
+        (
+            at([{"url": "http://a", "weigth": 2}]),
+            "mcpServers.a.urls[0]: object contains unknown field `weigth`",
+        ),
+        (
+            at([{"url": "http://a", "weight": 0}]),
+            "mcpServers.a.urls[0].weight: expected `float` >= 1.0",
+        ),
+        (at(["http://a", "http://a"]), "mcpServers.a: a URL is in urls twice"),
+        (
+            at(["http://a", "ws://a"]),
+            "mcpServers.a: Http takes http: and https: and http+unix: URLs; ws: is for WebSocket",
+        ),
+        (
+            at(["http://a", "http://b"], proxy={}),
+            'mcpServers.a: urls need isolation "pool": clients share the server',
         ),
         (
             OF_A_HOST | {"proxy": {"listens": []}},

@@ -274,6 +274,7 @@ def test_top_cuts_no_number_in_a_narrow_terminal(width: int) -> None:
         "clients": 2345,
         "refused": {"rate": 123456},
         "restarts": 17,
+        "servers": [],
     }
     all_servers = {"name": "proxy", "clients": 77, "refused": {"access": 4711}}
     console = Console(width=width, file=io.StringIO())

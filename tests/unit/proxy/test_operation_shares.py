@@ -14,6 +14,7 @@ from lab.principals import PRINCIPALS, TOKENS
 from lab.wording import raises
 
 from wirespeed import Http, Server, Stdio, ToolSearch
+from wirespeed.config import ServerUrl
 from wirespeed.errors import RemoteError, WirespeedError
 from wirespeed.proxy import AdminConfig, BackendConfig, HookConfig, ListenConfig, ProxyConfig
 from wirespeed.proxy.breakdown import Breakdown
@@ -244,6 +245,12 @@ def test_the_configuration_in_force() -> None:
                 name="b",
                 hooks=(HookConfig(tools=("t",), url=f"https://h.example/?{secret}", token=secret),),
             ),
+            BackendConfig(
+                target=Http(f"https://h.example/mcp?{secret}"),
+                urls=(ServerUrl(f"https://h.example/mcp?{secret}", 2),),
+                isolation="pool",
+                name="c",
+            ),
         ),
         listen=(ListenConfig(url="https://0.0.0.0:1/mcp", headers={"A": secret}),),
         principals=tuple(PRINCIPALS),
@@ -257,5 +264,7 @@ def test_the_configuration_in_force() -> None:
     assert not any(one.token_sha256 in text for one in PRINCIPALS if one.token_sha256)
     assert found["name"] == "east"
     assert found["backends"][0]["target"] == "/bin/x …"
+    url = {"url": "https://h.example/mcp", "weight": 2, "percent": None}
+    assert found["backends"][2]["urls"] == [url]
     assert found["principals"][0]["servers"] == ["a"]
     assert "drain_delay" not in found  # the default

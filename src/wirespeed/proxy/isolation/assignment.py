@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from wirespeed.protocol import codes
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Router, WithoutSession
+from wirespeed.proxy.isolation.addresses import AddressPool
 from wirespeed.proxy.isolation.handshake import Probe, ping
 from wirespeed.proxy.isolation.per_client import PerClient
 from wirespeed.proxy.isolation.pool import Pool
@@ -61,7 +62,12 @@ def assignment_of(config: BackendConfig, limits: Limits, meter: ServerMeter) -> 
         return Auto(config, limits, meter)
     if config.isolation == "session":
         return PerClient(config, limits, meter)
-    return Pool(config, limits, meter)
+    return pool_of(config, limits, meter)
+
+
+def pool_of(config: BackendConfig, limits: Limits, meter: ServerMeter) -> Pool:
+    """Return what assigns all clients to the same servers."""
+    return AddressPool(config, limits, meter) if config.urls else Pool(config, limits, meter)
 
 
 class Auto:

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, cast
 
+from wirespeed.errors import RemoteError
 from wirespeed.protocol import codes
 from wirespeed.proxy.backend_config import BreakerConfig
 from wirespeed.proxy.binding import UNBOUND, Binding
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.list_cache import ListCache
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.upstream import Upstream
@@ -48,15 +50,32 @@ def pong(downstream: Downstream, message: Message) -> None:
 class Instance:
     """The base of `Legacy` and `Modern`: an `UpstreamOwner` of one connection after another.
 
+    Args:
+        config: The server.
+        limits: The limits of its connections.
+        is_one_of_several: Whether others can take its requests: when it fails again and again, it
+            gets none.
+        address: The address, if the server has several.
+
     Attributes:
         upstream: The connection; None while there is none, or it is not ready.
         refusal: What requests get while the server cannot be used: code and text.
         dropped: How many messages of the server were dropped, by reason.
         breaker: What counts its failures; None: nothing does.
         n_retries: How many requests were sent again.
+        n_failures: How often it has failed.
     """
 
-    def __init__(self, config: BackendConfig, limits: Limits, *, is_one_of_several: bool) -> None:
+    def __init__(
+        self,
+        config: BackendConfig,
+        limits: Limits,
+        *,
+        is_one_of_several: bool,
+        address: Address | None = None,
+    ) -> None:
+        self.address = address
+        self.n_failures = 0
         self.config = config
         self.upstream: Upstream | None = None
         self.refusal: tuple[int, str] | None = None
@@ -70,6 +89,7 @@ class Instance:
         self.retries = Retries(config.retry)
         self.breaker: CircuitBreaker | None = None
         self._ejects = is_one_of_several
+        self._tries = False
         self._binding = UNBOUND
         self._down: str | None = None
         self._n_answered = 0  # by the connections before
@@ -140,6 +160,8 @@ class Instance:
         if self.config.cache_lists:
             upstream.lists = self.lists_of(upstream)
         self.upstream = upstream
+        if self.address is not None and self.breaker is not None:
+            self.breaker.close()  # it could not be reached, and has answered just now
         self._left, self._alone_from = None, 0.0
         self._principals.clear()
         for downstream in self.clients:
@@ -194,6 +216,7 @@ class Instance:
 
     def failed(self) -> None:
         """Count a failure."""
+        self.n_failures += 1
         if self.breaker is None and (self.config.breaker is not None or self._ejects):
             self.breaker = CircuitBreaker(
                 self.config.breaker or BreakerConfig(), asyncio.get_running_loop(), self._update
@@ -206,8 +229,43 @@ class Instance:
         self._down = reason
         self._update()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it is connected, and refuses nothing."""
+        return self.upstream is not None and self.refusal is None and not self.is_ejected
+
+    @property
+    def is_ejected(self) -> bool:
+        """Whether it is an address that has failed again and again, and gets no requests."""
+        return (
+            self.address is not None and self.breaker is not None and self.breaker.state != "closed"
+        )
+
+    def _try(self) -> None:
+        """Ask an address that had failed whether it works again: no request of a client is tried
+        there."""
+        upstream, breaker = self.upstream, self.breaker
+        if self._tries or upstream is None or breaker is None or breaker.state != "half open":
+            return
+
+        def tried(done: asyncio.Future[object]) -> None:
+            self._tries = False
+            failed = done.cancelled() or done.exception()
+            if self.upstream is upstream and failed and not isinstance(failed, RemoteError):
+                self.failed()
+            elif self.upstream is upstream:
+                breaker.close()
+                self._update()
+
+        asked = upstream.probe()
+        if asked is not None:
+            self._tries = True
+            asked.add_done_callback(tried)
+
     def _update(self) -> None:
         """Set what requests get, which may have changed."""
+        if self.is_ejected:
+            self._try()
         refusal = None
         if self._down is not None:
             refusal = codes.SERVER_LOST, self._down
@@ -231,6 +289,7 @@ class Instance:
             self.config.breaker is not None
             and self.breaker is not None
             and self.breaker.state == "half open"
+            and self.address is None
         )
 
     def admits(self, downstream: Downstream, message: Message) -> bool:

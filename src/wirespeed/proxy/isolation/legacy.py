@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.upstream import Upstream
@@ -63,8 +64,10 @@ def asked_of(config: BackendConfig) -> dict[str, Any]:
 class Legacy(Instance):
     """One server of a legacy era, with all clients on its one connection."""
 
-    def __init__(self, config: BackendConfig, limits: Limits, pool: Pool) -> None:
-        super().__init__(config, limits, is_one_of_several=not pool.has_one)
+    def __init__(
+        self, config: BackendConfig, limits: Limits, pool: Pool, address: Address | None
+    ) -> None:
+        super().__init__(config, limits, is_one_of_several=not pool.has_one, address=address)
         self._pool = pool
         self._downstreams: dict[Downstream, _Client] = {}
         self._hello: dict[str, Any] = {}
@@ -110,6 +113,8 @@ class Legacy(Instance):
             self._tell(upstream, "logging/setLevel", level=self._level)
         for uri in {uri for client in self._downstreams.values() for uri in client.uris}:
             self._tell(upstream, "resources/subscribe", uri=uri)
+        if self.address is not None:
+            upstream.has_others(None)
         self.use(upstream)
         self.attach_all()
 
@@ -247,6 +252,12 @@ class Legacy(Instance):
             if not self._is_wanted(uri):
                 self._tell(self.upstream, "resources/unsubscribe", uri=uri)
         self._choose_level()
+
+    def dismiss(self, reason: str) -> None:
+        """End the sessions of all clients, once their requests are answered."""
+        for downstream in list(self._downstreams):
+            downstream.turn_away(codes.SHUTTING_DOWN, reason)
+            downstream.drain()
 
     def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the server, or None if the request was answered."""

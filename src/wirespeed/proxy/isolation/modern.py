@@ -5,7 +5,7 @@ Requests wait here (`Waiting`) while the server is not there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from wirespeed.errors import VersionMismatch
 from wirespeed.proxy.affinity import Tags, of_server
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.upstream import Upstream
@@ -34,10 +35,17 @@ class Modern(Instance):
     request that asks for any, or for a client that is alone.
     """
 
-    def __init__(self, config: BackendConfig, limits: Limits, pool: Pool, index: int) -> None:
-        super().__init__(config, limits, is_one_of_several=not pool.has_one)
+    def __init__(
+        self,
+        config: BackendConfig,
+        limits: Limits,
+        pool: Pool,
+        tag: int,
+        address: Address | None,
+    ) -> None:
+        super().__init__(config, limits, is_one_of_several=not pool.has_one, address=address)
         self._pool = pool
-        self.index = index
+        self.tag = tag
         self.downstreams: set[Downstream] = set()
         self._gone_over: set[Downstream] = set()  # with requests in flight, to a legacy era
         self._waiting = Waiting()
@@ -65,11 +73,14 @@ class Modern(Instance):
         upstream.expect_no_requests()
         seal = self._pool.seal if upstream.runs_tasks else None
         if not self._pool.has_one:
-            upstream.mark(Tags(f"{self.index}~", seal), self._pool.changes)
+            upstream.mark(Tags(f"{self.tag}~", seal), self._pool.changes)
         elif seal is not None:
             upstream.mark(Tags("", seal))
+        if self.address is not None:
+            upstream.has_others(self._elsewhere)
         self.use(upstream)
         self.attach_all()
+        self._pool.came(self)
 
     def lists_of(self, upstream: Upstream) -> ListCache | None:
         """As of the base class."""
@@ -89,9 +100,24 @@ class Modern(Instance):
         else:
             self.met(downstream)
             self._keep(downstream)
-        n_servers = len(self._pool.modern)
-        text = of_server(message, self.index, n_servers, self._pool.opens(downstream))
+        tag = None if self._pool.has_one else self.tag
+        text = of_server(message, tag, self._pool.opens(downstream))
         downstream.pass_request(message, self.upstream, text=text)
+
+    def _elsewhere(self, asker: Side, message: Message) -> bool:
+        """Send a request that this address has failed to another one. Returns whether there is
+        one."""
+        if not self._pool.has_free(self):
+            return False
+        self.n_retries += 1
+        downstream = cast("Downstream", asker)
+        downstream.loop.call_soon(self._pool.replay, downstream, message, self)
+        return True
+
+    def give_up_waiting(self) -> None:
+        """Have another server chosen for all that waits here."""
+        for downstream, message in self._waiting.take():
+            self._pool.replay(downstream, message)
 
     def closed(self, upstream: Upstream) -> None:
         """The server is gone: another server of the pool gets the requests that it has not
@@ -109,8 +135,7 @@ class Modern(Instance):
         for downstream in self.downstreams:
             self._attach(downstream)
         if self.upstream is not None or self.refusal is not None:
-            for downstream, message in self._waiting.take():
-                self._pool.replay(downstream, message)
+            self.give_up_waiting()
 
     def _attach(self, downstream: Downstream) -> None:
         """A client of one server needs no further look at its requests."""

@@ -20,7 +20,8 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import name_of, outermost
 from wirespeed.proxy.identity.credentials import Who
-from wirespeed.proxy.isolation.pool import Pool
+from wirespeed.proxy.isolation.addresses import AddressPool
+from wirespeed.proxy.isolation.assignment import pool_of
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.identity.credentials import Credentials
+    from wirespeed.proxy.isolation.pool import Pool
     from wirespeed.proxy.supervision.resilience import CircuitBreaker
     from wirespeed.proxy.supervision.supervisor import ServerMeter, Supervisor
 
@@ -90,6 +92,15 @@ class PerPrincipal:
             self._drop(place)
         if self._ending:
             await asyncio.wait(self._ending)
+
+    def readdress(self, urls: tuple[Any, ...]) -> None:
+        """Have these addresses from now on, for all principals."""
+        target: Any = self._config.target
+        target = msgspec.structs.replace(target, url=urls[0].url, shown=urls[0].shown)
+        self._config = replace(self._config, target=target, urls=urls)
+        for place in self._places.values():
+            if isinstance(place.pool, AddressPool):
+                place.pool.readdress(urls)
 
     def restart(self, reason: str) -> None:
         """Replace the connections by new ones."""
@@ -215,7 +226,7 @@ class PerPrincipal:
             isolation="pool" if self._config.isolation == "pool" else "shared",
             identity=None,
         )
-        pool = Pool(config, self._limits, self._meter)
+        pool = pool_of(config, self._limits, self._meter)
         place = self._places[who.digest] = _Place(who, pool)
         place.used = downstream.loop.time()
         starting = asyncio.ensure_future(pool.start())

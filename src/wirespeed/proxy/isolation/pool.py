@@ -1,5 +1,4 @@
-"""Servers that all clients share: those of each era apart. A change that several of them tell a
-subscription of is told once."""
+"""Servers that all clients share: those of each era apart."""
 
 from __future__ import annotations
 
@@ -7,16 +6,18 @@ import asyncio
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
-from wirespeed.protocol.revisions import CHANGES, LEGACY_VERSIONS, MODERN_VERSIONS
+from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 from wirespeed.proxy.affinity import Seals, addressed
 from wirespeed.proxy.backend_config import RecycleConfig
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import principal_of
+from wirespeed.proxy.isolation.changes import GatheredChanges
 from wirespeed.proxy.isolation.choice import LeastLoaded, TaskNames
-from wirespeed.proxy.isolation.handshake import Probe
+from wirespeed.proxy.isolation.first import FirstConnection
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy, asked_of
 from wirespeed.proxy.isolation.modern import Modern, Waiting
@@ -33,69 +34,14 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.isolation.per_client import PerClient
-    from wirespeed.proxy.side import Route, Side
+    from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.resilience import CircuitBreaker
     from wirespeed.proxy.supervision.supervisor import ServerMeter
     from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 
 logger = logging.getLogger("wirespeed.proxy")
-
-# Changes that wait at once; further ones do not.
-MAX_GATHERED = 1000
-
-
-class _Change:
-    """A change that waits, as the first server has told of it."""
-
-    def __init__(
-        self, upstream: Upstream, message: Message, route: Route, timer: asyncio.TimerHandle
-    ) -> None:
-        self.upstream = upstream
-        self.message = message
-        self.route = route
-        self.timer = timer
-        self.servers: set[Upstream] = set()
-
-
-class GatheredChanges:
-    """The changes of one pool. Each is told when all servers have told of it, or after a while: a
-    client that reads again then reads from no server that does not know of the change yet.
-
-    Args:
-        n_servers: Returns how many servers have the subscriptions.
-        seconds: How long that is.
-    """
-
-    def __init__(self, n_servers: Callable[[], int], seconds: float) -> None:
-        self.seconds = seconds
-        self._n_servers = n_servers
-        self._waiting: dict[tuple[Side, int, str, str], _Change] = {}
-
-    def gathers(self, upstream: Upstream, message: Message, route: Route) -> bool:
-        """Return whether a change was taken, to be told once."""
-        method = message.method or ""
-        n_servers = self._n_servers()
-        if n_servers < 2 or method not in CHANGES:  # the state of a task is of one server
-            return False
-        uri = params_of(message).get("uri")
-        key = route.asker, route.ref, method, uri if isinstance(uri, str) else ""
-        change = self._waiting.get(key)
-        if change is None:
-            if len(self._waiting) >= MAX_GATHERED:
-                return False
-            timer = upstream.loop.call_later(self.seconds, self._tell, key)
-            change = self._waiting[key] = _Change(upstream, message, route, timer)
-        change.servers.add(upstream)
-        if len(change.servers) >= n_servers:
-            change.timer.cancel()
-            self._tell(key)
-        return True
-
-    def _tell(self, key: tuple[Side, int, str, str]) -> None:
-        change = self._waiting.pop(key)
-        change.upstream.pass_change(change.message, change.route)
-
 
 # Seconds that the requests of a server that was replaced have to end.
 RETIREMENT = 300.0
@@ -105,8 +51,7 @@ class Pool:
     """An `Assignment` of all clients to the same servers.
 
     A connection serves one era with most servers, so a server of both eras has one for each: the
-    second is opened for the first client that needs it. The pool is the owner of the first
-    connection until the server has said which eras it speaks.
+    second is opened for the first client that needs it.
 
     With a size above one, a request of the modern era goes to the server with the fewest, and a
     client of a legacy era stays with one server. Further servers are started when those that run
@@ -118,7 +63,7 @@ class Pool:
         per_client: What gets the clients of legacy eras instead; None: nothing does.
 
     Attributes:
-        has_one: Whether there is one server for each era.
+        has_one: Whether there is one server for each era, for good.
         versions: What the server speaks, the oldest first; empty until it is known.
         legacy, modern: What serves clients of these eras.
         changes: What gathers the changes that the modern ones tell of.
@@ -141,13 +86,16 @@ class Pool:
         self._limits = limits
         self._meter = meter
         self.versions: tuple[str, ...] = ()
-        several = config.isolation == "pool" or isinstance(config.target, Stdio)
-        size = config.size if several and config.isolation != "shared" else 1
         self._per_client = per_client
-        self.has_one = size == 1
-        self.legacy = [Legacy(config, limits, self) for _ in range(size)]
-        self.modern = [Modern(config, limits, self, index) for index in range(size)]
-        self._choice = None if self.has_one else LeastLoaded()
+        self.legacy: list[Legacy] = []
+        self.modern: list[Modern] = []
+        self._firsts: list[FirstConnection] = []
+        self._leaving: list[Instance] = []  # no server any more, but have requests or clients
+        self._gone: Counter[str] = Counter()  # messages dropped by those that have left
+        self._n_gone_retries = 0
+        self.has_one = False
+        self._set_up()
+        self._choice = None if self.has_one else LeastLoaded(crc32(config.name.encode()))
         self._seals = Seals(config.name)
         self.task_names = TaskNames()
         self.changes = GatheredChanges(
@@ -161,8 +109,24 @@ class Pool:
         self._replacing: dict[UpstreamOwner, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()  # of servers that were replaced
         self._ending: set[asyncio.Task[None]] = set()  # servers whose tasks were cancelled
-        self._probe = Probe(config, asked_of(config))
         self._has_legacy = config.era != "modern"
+
+    def _set_up(self) -> None:
+        """Have as many servers as the configuration says, which are not started yet."""
+        config = self._config
+        several = config.isolation == "pool" or isinstance(config.target, Stdio)
+        size = config.size if several and config.isolation != "shared" else 1
+        self.has_one = size == 1
+        for tag in range(size):
+            self._add(tag)
+        self._firsts = [self._first(self.legacy[0], self.modern[0])]
+
+    def _add(self, tag: int, address: Address | None = None) -> None:
+        self.legacy.append(Legacy(self._config, self._limits, self, address))
+        self.modern.append(Modern(self._config, self._limits, self, tag, address))
+
+    def _first(self, legacy: Legacy, modern: Modern) -> FirstConnection:
+        return FirstConnection(self._config, asked_of(self._config), self, legacy, modern)
 
     # -- the servers -----------------------------------------------------------------------------
 
@@ -170,7 +134,7 @@ class Pool:
         """Start the server. TransportError or another WirespeedError: it cannot be used yet, and is
         started again until `stop`."""
         self.stand_by()
-        owner: UpstreamOwner = self
+        owner: UpstreamOwner = self._firsts[0]
         if self.versions:
             owner = self.modern[0] if self.is_modern else self.legacy[0]
         await asyncio.shield(self._run(owner).ready)
@@ -196,7 +160,11 @@ class Pool:
         return self._running[owner].supervisor
 
     def _begin(self, owner: UpstreamOwner) -> RunningServer:
-        supervisor = Supervisor(self._config, owner, self._limits, self._meter, restarts=True)
+        address = getattr(owner, "address", None)
+        target = None if address is None else address.target
+        supervisor = Supervisor(
+            self._config, owner, self._limits, self._meter, restarts=True, target=target
+        )
         self.watch(supervisor)
         return RunningServer(supervisor, asyncio.ensure_future(supervisor.run()))
 
@@ -225,15 +193,16 @@ class Pool:
     @property
     def dropped(self) -> Counter[str]:
         """The number of messages of the servers that were dropped, by reason."""
-        found: Counter[str] = Counter()
-        for one in (*self.legacy, *self.modern):
+        found = self._gone.copy()
+        for one in (*self.legacy, *self.modern, *self._leaving):
             found.update(one.dropped)
         return found
 
     @property
     def n_retries(self) -> int:
         """The number of requests that were sent again."""
-        return sum(one.n_retries for one in (*self.legacy, *self.modern))
+        instances = (*self.legacy, *self.modern, *self._leaving)
+        return self._n_gone_retries + sum(one.n_retries for one in instances)
 
     @property
     def breakers(self) -> list[CircuitBreaker]:
@@ -249,7 +218,7 @@ class Pool:
         self._running.clear()
         self.update_choice()
         self.versions, self._refusal = (), None
-        self._probe = Probe(self._config, asked_of(self._config))
+        self._firsts = [self._first(one.legacy, one.modern) for one in self._firsts]
         self._has_legacy = self._config.era != "modern"
         for task in tasks:
             task.cancel()
@@ -312,52 +281,37 @@ class Pool:
         self._retiring.add(retiring)
         retiring.add_done_callback(self._retiring.discard)
 
-    async def opened(self, upstream: Upstream) -> None:
-        """The first connection is there: find out the eras."""
-        versions = await self._probe.ask(upstream)
-        if versions:
-            await self.adopt(upstream, self._running.pop(self), versions)
-        else:
-            await self.legacy[0].opened(upstream)
-            self._give(upstream, self._running.pop(self), self.legacy[0])
-            self.versions = self.legacy[0].versions
-            self._go_on()
+    def give(self, first: FirstConnection, upstream: Upstream, owner: Instance) -> None:
+        """Let an instance own a first connection."""
+        self._give(upstream, self._running.pop(first), owner)
+
+    def learned(self, versions: tuple[str, ...]) -> None:
+        """A first connection has shown what the server speaks."""
+        if not self.versions:
+            self.versions = versions
+        self._go_on()
 
     async def adopt(
         self, upstream: Upstream, life: RunningServer, versions: tuple[str, ...]
     ) -> None:
         """Take a connection to a server of the modern era."""
         self._give(upstream, life, self.modern[0])
-        self.versions = versions
-        self._go_on()
+        self.learned(versions)
         await self.modern[0].ready(upstream)
 
     def _give(self, upstream: Upstream, life: RunningServer, owner: Instance) -> None:
         self._running[owner] = life
         life.supervisor.pass_to(owner, upstream)
 
-    def closed(self, upstream: Upstream) -> None:
-        """The first connection was lost in its handshake."""
-
-    def failed(self) -> None:
-        """The first start has failed."""
-
-    def again(self, asker: Side, message: Message) -> bool:
-        """Nothing was passed on yet."""
-        return False
-
-    def down(self, reason: str | None) -> None:
-        """Refuse requests while the server cannot be started."""
-        if reason is not None:
-            self._refusal = codes.SERVER_LOST, reason
+    def refused(self) -> None:
+        """A first connection cannot be made, or can again. Refuse requests while none can be."""
+        reasons = [one.reason for one in self._firsts]
+        if all(one is not None for one in reasons):
+            self._refusal = codes.SERVER_LOST, reasons[0] or ""
             self._go_on()
 
-    def server_asks(self, upstream: Upstream, message: Message) -> None:
-        """Take a request of a server in its handshake."""
-        self.legacy[0].server_asks(upstream, message)
-
-    def server_said(self, upstream: Upstream, message: Message) -> None:
-        """Drop a notification in its handshake."""
+    def came(self, instance: Modern) -> None:
+        """A server of the modern era can take requests from now on."""
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -380,14 +334,9 @@ class Pool:
             self._leave_modern(downstream)
 
     def _leave_modern(self, downstream: Downstream) -> None:
-        for one in self.modern:
-            one.left(downstream)
-
-    def home_of(self, downstream: Downstream) -> int:
-        """Return the place in `legacy` of the server that a client of a legacy era has."""
-        home = self._homes[downstream]
-        assert home is not None
-        return self.legacy.index(home)
+        for one in (*self.modern, *self._leaving):
+            if isinstance(one, Modern):
+                one.left(downstream)
 
     def is_of_modern(self, downstream: Downstream) -> bool:
         """Whether a client is here, and has not gone over to a legacy era."""
@@ -416,27 +365,28 @@ class Pool:
             return self._choose(downstream, message)
         return None
 
-    def _choose(self, downstream: Downstream, message: Message) -> Side | None:
+    def _choose(
+        self, downstream: Downstream, message: Message, without: Modern | None = None
+    ) -> Side | None:
         """Return the server of a modern request, or None if it waits or was answered."""
-        there = [one for one in self.modern if one.upstream is not None]
+        there = [one for one in self.modern if one.upstream is not None and one is not without]
         ready = [one for one in there if one.is_free] or there
+        tags = None if self.has_one else {one.tag for one in self.modern}
         try:
-            found = addressed(message, len(self.modern), self.opens(downstream))
+            found = addressed(message, tags, self.opens(downstream))
         except ProtocolError as exc:
             downstream.refuse(message, exc.code, exc.message)
             return None
         if found is not None:
-            chosen = self.modern[found[0]]
+            chosen = next(one for one in self.modern if self.has_one or one.tag == found[0])
         elif ready:
-            chosen = min(ready, key=lambda one: one.load)
-            if chosen.load:
-                self._run(next((one for one in self.modern if one not in self._running), chosen))
+            chosen = self._least_loaded(downstream, ready, without)
             if message.method == "subscriptions/listen" and not self.has_one:
                 for one in there:  # and those to come: `Modern.restore`
                     one.listen(downstream, message)
                 return None
         else:
-            chosen = min(self.modern, key=lambda one: (not one.is_free, one.index))
+            chosen = min(self.modern, key=lambda one: (one is without, not one.is_free))
         self._run(chosen)
         to = chosen.route(downstream, message)
         if to is not None and message.method == "subscriptions/listen":
@@ -446,6 +396,15 @@ class Pool:
             return to
         downstream.pass_request(message, to, text=found[1])
         return None
+
+    def _least_loaded(
+        self, downstream: Downstream, ready: list[Modern], without: Modern | None
+    ) -> Modern:
+        """Return one of the servers that are ready, and start another one if all have work."""
+        chosen = min(ready, key=lambda one: one.load)
+        if chosen.load:
+            self._run(next((one for one in self.modern if one not in self._running), chosen))
+        return chosen
 
     def seal(self, task_id: str, downstream: Downstream) -> str:
         """Return what a client gets for the id of a task."""
@@ -466,7 +425,7 @@ class Pool:
                 [one.upstream for one in running], [one.downstreams for one in running]
             )
 
-    def has_free(self, other: Modern) -> bool:
+    def has_free(self, other: Instance) -> bool:
         """Whether another server of the modern era can take a request at once."""
         return any(
             one.upstream is not None and one.is_free for one in self.modern if one is not other
@@ -479,14 +438,19 @@ class Pool:
             (downstream, one) for downstream in self._homes for one in downstream.subscriptions()
         ]
 
-    def replay(self, downstream: Downstream, message: Message) -> None:
-        """Choose again for a request that has waited."""
+    def replay(
+        self, downstream: Downstream, message: Message, without: Modern | None = None
+    ) -> None:
+        """Choose again for a request that has waited. ``without``: a server that has failed it."""
         with guarded(downstream, message):
             if not downstream.is_open(message):
                 return
             if downstream not in self._homes:  # it has a server of its own since
                 version = modern_version(message)
                 downstream.refuse(message, *unsupported(LEGACY_VERSIONS, version))
+            elif without is not None and self._homes[downstream] is None:
+                if (to := self._choose(downstream, message, without)) is not None:
+                    downstream.pass_request(message, to)
             elif (to := self.route(downstream, message)) is not None:
                 downstream.pass_request(message, to)
 
@@ -523,12 +487,16 @@ class Pool:
         else:
             if self._homes[downstream] is None:
                 self._leave_modern(downstream)
-            home = self._homes[downstream] = min(
-                self.legacy,
-                key=lambda one: (not one.is_free, one.n_clients, one not in self._running),
-            )
+            home = self._homes[downstream] = self._choose_home(downstream)
             self._run(home)
             home.greet(downstream, message)
+
+    def _choose_home(self, downstream: Downstream) -> Legacy:
+        """Return the server that a client of a legacy era has for its life."""
+        return min(
+            self.legacy,
+            key=lambda one: (not one.is_free, one.n_clients, one not in self._running),
+        )
 
     def _wait(self, downstream: Downstream, message: Message) -> None:
         if self._refusal is None:

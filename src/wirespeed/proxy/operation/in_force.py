@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wirespeed.config.servers import ServerUrl
 from wirespeed.transport.schemes import public
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ def _shown(value: Any) -> Any:
     if hasattr(value, "argv") and hasattr(value, "command"):  # a command: arguments may be secrets
         first = (getattr(value, "shown", None) or value.argv)[0]
         return f"{first} {HIDDEN}" if len(value.argv) > 1 else first
+    if isinstance(value, ServerUrl):
+        url = public(value.shown or value.url)
+        return {"url": url, "weight": value.weight, "percent": value.percent}
     if hasattr(value, "url"):
         return public(getattr(value, "shown", "") or value.url).partition("?")[0]
     if hasattr(value, "__slots__") and not isinstance(value, msgspec.Struct):

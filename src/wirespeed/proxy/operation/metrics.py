@@ -6,7 +6,7 @@ the protocol, codes of errors (32 for each method of a server), and words of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,13 @@ from wirespeed.proxy.operation.snapshot import READY, STATES
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
-    from wirespeed.proxy.operation.snapshot import EndpointEntry, Facts, ProcessEntry, Snapshot
+    from wirespeed.proxy.operation.snapshot import (
+        EndpointEntry,
+        Facts,
+        ProcessEntry,
+        ServerEntry,
+        Snapshot,
+    )
 
 PREFIX = "wirespeed_proxy_"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
@@ -125,6 +131,7 @@ def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
             for state in dict.fromkeys((*STATES, *one.server_states))
         ),
     )
+    yield from _addresses(of_backends)
     for name, text in (
         ("starts", "Starts of servers."),
         ("restarts", "Starts of servers that had ended, or had failed to start."),
@@ -214,6 +221,49 @@ def _failures(of_backends: list[EndpointEntry]) -> Iterator[Family]:
             for one in of_backends
             for kind, n in one.garbage.items()
         ],
+    )
+
+
+def _addresses(of_backends: list[EndpointEntry]) -> Iterator[Family]:
+    """Return the numbers of each address of servers that have several, of all workers together."""
+    found: dict[tuple[str, str], list[ServerEntry]] = {}
+    for one in of_backends:
+        for server in one.servers:
+            if server.url and server.state != "leaving":
+                found.setdefault((one.name, server.url), []).append(server)
+
+    def family(name: str, kind: str, text: str, of: Callable[[ServerEntry], float]) -> Family:
+        suffix = "_total" if kind == "counter" else ""
+        samples = [
+            MetricLine(suffix, (("backend", backend), ("url", url)), sum(map(of, servers)))
+            for (backend, url), servers in found.items()
+        ]
+        return Family(PREFIX + name, kind, text, samples)
+
+    yield family(
+        "address_connections_up",
+        "gauge",
+        "Connections of workers to an address that gets requests, one for each era.",
+        lambda server: server.state == "up",
+    )
+    yield family(
+        "address_requests_in_flight",
+        "gauge",
+        "Requests that an address was asked and has not answered.",
+        lambda server: server.in_flight,
+    )
+    yield family(
+        "address_requests_answered",
+        "counter",
+        "Requests that an address has answered.",
+        lambda server: server.answered,
+    )
+    yield family(
+        "address_failures",
+        "counter",
+        "How often an address could not be reached, did not answer, or answered with an error of "
+        "HTTP.",
+        lambda server: server.failures,
     )
 
 

@@ -38,6 +38,8 @@ MAX_TEXT = 300  # characters of one text of a server or client
 
 # States of one server.
 STATES = ("up", "starting", "crash-loop", "leaving")
+# Of an address that has failed again and again, and gets no requests for a while.
+EJECTED = "ejected"
 # Of an endpoint. Where several servers are in different states, it is "degraded" if one is up.
 IDLE = "idle"
 DRAINED = "drained"
@@ -73,7 +75,15 @@ class MethodEntry(msgspec.Struct):
 
 
 class ServerEntry(msgspec.Struct):
-    """One server, or one connection to a server elsewhere."""
+    """One server, or one connection to a server elsewhere.
+
+    Attributes:
+        url: The address; "" unless the server has several. What follows is 0 or None without one.
+        weight: Its weight, which is less while it has just come.
+        percent: What it gets of all requests as a canary; None: it is none.
+        answered: The requests that it has answered.
+        failures: How often it has failed.
+    """
 
     worker: int
     state: str
@@ -83,6 +93,11 @@ class ServerEntry(msgspec.Struct):
     starts: int
     in_flight: int
     error: str | None
+    url: str = ""
+    weight: float = 0.0
+    percent: float | None = None
+    answered: int = 0
+    failures: int = 0
 
 
 class ClientEntry(msgspec.Struct):
@@ -434,9 +449,10 @@ def _target(target: Any) -> str:
 
 
 def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
-    upstream = supervisor.upstream
+    upstream, owner = supervisor.upstream, supervisor.owner
     revision = None if upstream is None else upstream.revision
-    return ServerEntry(
+    address = getattr(owner, "address", None)
+    found = ServerEntry(
         worker=worker,
         state=word_of(supervisor),
         seconds=max(0.0, time.monotonic() - supervisor.status.since),
@@ -446,6 +462,12 @@ def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
         in_flight=0 if upstream is None else upstream.session.pending.live,
         error=_cut(supervisor.status.error) or None,
     )
+    if address is not None:
+        found.url = _cut((address.url.shown or address.url.url).partition("?")[0])
+        found.weight, found.percent = address.share.weight, address.url.percent
+        found.answered = getattr(owner, "n_answered", 0)
+        found.failures = getattr(owner, "n_failures", 0)
+    return found
 
 
 def _client(downstream: Downstream, worker: int) -> ClientEntry:
@@ -502,9 +524,12 @@ def _process(worker: int, facts: Facts) -> Steps[ProcessEntry]:
 
 
 def word_of(supervisor: Supervisor) -> str:
-    """Return the state of one server. A server that was replaced has the state "leaving"."""
+    """Return the state of one server. A server that was replaced has the state "leaving", and an
+    address that gets no requests "ejected"."""
     if supervisor.retired:
         return "leaving"
+    if supervisor.status.state == "ready" and getattr(supervisor.owner, "is_ejected", False):
+        return EJECTED
     return _WORDS[supervisor.status.state]
 
 

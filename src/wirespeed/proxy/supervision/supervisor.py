@@ -30,6 +30,7 @@ from wirespeed.transport.child.command import Stdio
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.client.connection.channels import Channel
+    from wirespeed.client.targets import Target
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
 
@@ -95,6 +96,14 @@ class ServerMeter(Protocol):
 class Supervisor:
     """Keeps a server running.
 
+    Args:
+        config: The server.
+        owner: What it belongs to.
+        limits: The limits of its connections.
+        meter: What counts these.
+        restarts: Whether it is started again when it has ended.
+        target: How it is reached, if the server has several addresses.
+
     Attributes:
         config: The server.
         owner: What the server belongs to.
@@ -115,10 +124,11 @@ class Supervisor:
         meter: ServerMeter,
         *,
         restarts: bool,
+        target: Target | None = None,
     ) -> None:
         self.config = config
         self._down = is_down(config.name)
-        self._target = config.target
+        self._target = config.target if target is None else target
         if isinstance(self._target, Stdio):
             stderr = self._target.stderr
             self._target = msgspec.structs.replace(

@@ -1,0 +1,509 @@
+"""A server at several addresses: how requests are spread, and what becomes of them when an address
+fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import io
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from lab.addresses import PROGRAM, Child, Place, backend, called, places
+from lab.gateway import Gateway, gateway
+from lab.http_front import Front, asked, fields
+from lab.operation import TOKEN, basic, fetch
+from lab.principals import principal
+from lab.proxy import until
+from lab.rows import every
+from lab.wording import raises
+from rich.console import Console
+
+from wirespeed import Client, Http, Stdio
+from wirespeed.cli.top import _screen
+from wirespeed.config import ServerUrl
+from wirespeed.errors import RemoteError
+from wirespeed.proxy import AdminConfig, BackendConfig, Changes, HealthConfig, RetryConfig
+
+pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
+
+LOST = -31004
+
+
+def pool_of(gate: Gateway) -> Any:
+    return gate.proxy.services["s"].assignment
+
+
+async def all_up(gate: Gateway, n: int = 3) -> None:
+    """Until so many addresses get requests, with their whole weights."""
+    pool = pool_of(gate)
+    await until(lambda: sum(one.takes_all for one in pool.modern) == n)
+    await until(
+        lambda: all(
+            one.address.share.weight == one.address.url.weight
+            for one in pool.modern
+            if one.takes_all
+        )
+    )
+
+
+async def read(client: Client) -> str:
+    return (await client.read_resource("lab://name")).text
+
+
+# -- how requests are spread -----------------------------------------------------------------------
+
+
+async def test_idle_addresses_take_turns() -> None:
+    async with places() as three, gateway(backend(three)) as gate, gate.client() as client:
+        await all_up(gate)
+        assert await called(client, 30) == {"a": 10, "b": 10, "c": 10}
+
+
+async def test_the_address_with_the_fewest_requests_is_next() -> None:
+    async with places() as three, gateway(backend(three)) as gate, gate.client() as client:
+        await all_up(gate)
+        three[1].go.clear()
+        held = [asyncio.ensure_future(client.call_tool("who")) for _ in range(3)]
+        await until(lambda: three[1].seen["who"] == 1)
+        assert await called(client, 20) == {"a": 10, "c": 10}
+        three[1].go.set()
+        assert Counter([(await one).text for one in held]) == {"a": 1, "b": 1, "c": 1}
+        assert set(await called(client, 6)) == {"a", "b", "c"}
+
+
+async def test_weights() -> None:
+    """An address with a weight has so many requests at once."""
+    async with places() as three:
+        urls = [ServerUrl(one.url, n) for one, n in zip(three, (1, 2, 3), strict=True)]
+        async with gateway(backend(three, *urls)) as gate, gate.client() as client:
+            await all_up(gate)
+            assert await called(client, 60) == {"a": 10, "b": 20, "c": 30}
+            for one in three:
+                one.seen.clear()
+                one.go.clear()
+            held = [asyncio.ensure_future(client.call_tool("who")) for _ in range(60)]
+            await until(lambda: sum(one.seen["who"] for one in three) == 60)
+            assert [one.seen["who"] for one in three] == [10, 20, 30]
+            for one in three:
+                one.go.set()
+            await asyncio.gather(*held)
+
+
+async def test_an_address_that_has_come_gets_little_at_first() -> None:
+    """Here it has just come for the whole test: it gets a tenth of its share."""
+    async with places("ab") as two:
+        config = backend(two)
+        type(config).delays = config.delays._replace(slow_start=3600.0)
+        async with gateway(config) as gate, gate.client() as client:
+            pool = pool_of(gate)
+            await until(lambda: all(one.takes_all for one in pool.modern))
+            pool.modern[0].address.share.scale(1.0)
+            assert await called(client, 22) == {"a": 20, "b": 2}
+
+
+async def test_a_canary_gets_its_percentage() -> None:
+    async with places("ab") as two:
+        urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=10)
+        async with gateway(backend(two, *urls)) as gate, gate.client() as client:
+            await all_up(gate, 2)
+            found = await called(client, 200)
+            assert 18 <= found["b"] <= 22
+            # however busy it is, and however idle the other one
+            for one in two:
+                one.go.clear()
+                one.seen.clear()
+            held = [asyncio.ensure_future(client.call_tool("who")) for _ in range(100)]
+            await until(lambda: sum(one.seen["who"] for one in two) == 100)
+            assert 8 <= two[1].seen["who"] <= 12
+            for one in two:
+                one.go.set()
+            await asyncio.gather(*held)
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_principal_is_served_by_the_canary_always_or_never(era: Any) -> None:
+    names = ("anne", "bob", "root")
+    people = tuple(principal(name) for name in names)
+    async with places("ab") as two:
+        for percent in (0, 100):
+            urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=percent)
+            async with gateway(backend(two, *urls), principals=people) as gate:
+                await all_up(gate, 2)
+                for name in names:
+                    async with gate.client(name, era) as client:
+                        assert set(await called(client, 5)) == {"b" if percent else "a"}
+        urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=50)
+        async with gateway(backend(two, *urls), principals=people) as gate:
+            await all_up(gate, 2)
+            for name in names:
+                found = set()
+                for _ in range(2):
+                    async with gate.client(name, era) as client:
+                        found |= set(await called(client, 5))
+                assert len(found) == 1
+
+
+async def test_a_canary_that_is_not_there_costs_nothing() -> None:
+    async with places("ab") as two:
+        urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=50)
+        await two[1].close()
+        async with gateway(backend(two, *urls)) as gate, gate.client() as client:
+            assert await called(client, 10) == {"a": 10}
+            await two[1].open()
+            await all_up(gate, 2)
+            assert 8 <= (await called(client, 20))["b"] <= 12
+
+
+# -- addresses that fail ---------------------------------------------------------------------------
+
+
+async def reads(client: Client, stop: asyncio.Event, found: Counter[str]) -> None:
+    while not stop.is_set():
+        found[await read(client)] += 1
+
+
+@contextlib.asynccontextmanager
+async def reading(client: Client, n: int = 8) -> Any:
+    """Read all the time. Gives who has answered. A read that fails, fails the test."""
+    stop, found = asyncio.Event(), Counter[str]()
+    tasks = [asyncio.ensure_future(reads(client, stop, found)) for _ in range(n)]
+    try:
+        yield found
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
+
+
+async def grows(found: Counter[str], n: int = 100) -> Counter[str]:
+    """Until there were so many more answers. Returns who gave them."""
+    before = found.copy()
+    await until(lambda: found.total() >= before.total() + n)
+    return found - before
+
+
+FAULTS: dict[str, Any] = {
+    "refuses": (Place.close, Place.open),
+    "503": (lambda one: one.busy(), lambda one: one.busy(False)),
+    "frozen": (lambda one: one.freeze(), lambda one: one.freeze(False)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_no_read_fails_while_one_of_three_addresses_does(fault: str) -> None:
+    breaks, heals = FAULTS[fault]
+    async with places() as three, gateway(backend(three)) as gate, gate.client() as client:
+        await all_up(gate)
+        bad = pool_of(gate).modern[1]
+        async with reading(client) as found:
+            assert set(await grows(found)) == {"a", "b", "c"}
+            if (work := breaks(three[1])) is not None:
+                await work
+            await until(lambda: not bad.takes_all)
+            assert set(await grows(found)) == {"a", "c"}
+            if (work := heals(three[1])) is not None:
+                await work
+            await until(lambda: bad.takes_all)
+            while "b" not in await grows(found):
+                pass
+        assert bad.n_failures > 0
+        assert found.total() > 300
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_an_address_that_fails_while_nobody_asks(fault: str) -> None:
+    breaks, heals = FAULTS[fault]
+    async with places() as three, gateway(backend(three)) as gate, gate.client() as client:
+        await all_up(gate)
+        bad = pool_of(gate).modern[2]
+        if (work := breaks(three[2])) is not None:
+            await work
+        await until(lambda: not bad.takes_all)
+        assert await called(client, 10) == {"a": 5, "b": 5}
+        assert gate.proxy.services["s"].assignment.n_retries == 0
+        if (work := heals(three[2])) is not None:
+            await work
+        await until(lambda: bad.takes_all)
+
+
+async def test_which_calls_are_sent_to_another_address() -> None:
+    config = {"health": HealthConfig(), "retry": RetryConfig(trust_annotations=True)}
+    async with places("ab") as two, gateway(backend(two, **config)) as gate:
+        await all_up(gate, 2)
+        async with gate.client() as client:
+            two[0].go.clear()
+            changes = [asyncio.ensure_future(client.call_tool("who")) for _ in range(2)]
+            looks = [asyncio.ensure_future(client.call_tool("look")) for _ in range(2)]
+            await until(lambda: two[0].seen == {"who": 1, "look": 1})
+            await two[0].close()
+            done = await asyncio.gather(*changes, *looks, return_exceptions=True)
+            failed = [one for one in done if isinstance(one, BaseException)]
+            assert [getattr(one, "code", None) for one in failed] == [LOST]
+            assert [one.text for one in done if one not in failed] == ["b", "b", "b"]
+            assert two[1].seen == {"who": 1, "look": 2}
+
+
+async def test_all_addresses_fail_and_one_comes_back() -> None:
+    async with places("ab") as two, gateway(backend(two)) as gate, gate.client() as client:
+        await all_up(gate, 2)
+        for one in two:
+            await one.close()
+        with raises(RemoteError, code=LOST):
+            await client.call_tool("who")
+        await two[1].open()
+        await until(lambda: any(one.takes_all for one in pool_of(gate).modern))
+        assert await called(client, 4) == {"b": 4}
+
+
+async def test_the_first_address_is_not_there_at_the_start() -> None:
+    async with places("ab") as two:
+        await two[0].close()
+        for era in ("modern", "legacy"):
+            async with gateway(backend(two)) as gate, gate.client(era=era) as client:
+                assert await called(client, 4) == {"b": 4}
+
+
+async def test_an_address_of_another_era_gets_nothing() -> None:
+    """It cannot be used beside the others, which do not notice."""
+    async with places("a") as one, places("b", versions=("2025-11-25",)) as other:
+        await other[0].close()
+        async with gateway(backend(one + other)) as gate, gate.client() as client:
+            await other[0].open()
+            await until(lambda: len(pool_of(gate).supervisors) == 2)
+            (left,) = [life for life in pool_of(gate).supervisors if life.upstream is None]
+            await until(lambda: "other revisions" in left.status.error)
+            assert await called(client, 4) == {"a": 4}
+            async with gate.client(era="legacy") as legacy:
+                assert await called(legacy, 4) == {"a": 4}
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tcp"])
+async def test_other_transports(scheme: str) -> None:
+    async with places("ab", scheme) as two, gateway(backend(two)) as gate:
+        await all_up(gate, 2)
+        async with gate.client() as client, reading(client) as found:
+            assert set(await grows(found)) == {"a", "b"}
+            await two[0].close()
+            assert set(await grows(found, 200)) >= {"b"}
+            await two[0].open()
+            await all_up(gate, 2)
+            while "a" not in await grows(found):
+                pass
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+async def test_processes_that_are_killed_and_frozen(tmp_path: Path) -> None:
+    script = tmp_path / "child.py"
+    script.write_text(PROGRAM)
+    children = [Child(str(script)) for _ in range(3)]
+    await asyncio.gather(*(child.start() for child in children))
+    try:
+        async with gateway(backend(children)) as gate, gate.client() as client:
+            await all_up(gate)
+            pool = pool_of(gate)
+            async with reading(client) as found:
+                assert len(await grows(found)) == 3
+                killed, frozen = children[:2]
+                await killed.end()
+                await until(lambda: not pool.modern[0].takes_all)
+                assert len(await grows(found)) == 2
+                frozen.signal(signal.SIGSTOP)
+                await until(lambda: not pool.modern[1].takes_all)
+                assert set(await grows(found)) == {str(children[2].pid)}
+                frozen.signal(signal.SIGCONT)
+                await killed.start()
+                await until(lambda: all(one.takes_all for one in pool.modern))
+                while len(await grows(found)) < 3:
+                    pass
+    finally:
+        for child in children:
+            await child.end()
+
+
+# -- sessions of legacy eras -----------------------------------------------------------------------
+
+
+async def test_a_legacy_session_stays_at_its_address() -> None:
+    async with places() as three, gateway(backend(three)) as gate:
+        await all_up(gate)
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(gate.client(era="legacy")) for _ in range(6)]
+            homes = []
+            for client in clients:
+                (home,) = await called(client, 5)
+                homes.append(home)
+            assert Counter(homes) == {"a": 2, "b": 2, "c": 2}
+            await three[1].close()
+            await until(lambda: not pool_of(gate).modern[1].takes_all)
+            late = await stack.enter_async_context(gate.client(era="legacy"))
+            assert set(await called(late, 3)) < {"a", "c"}
+            for client, home in zip(clients, homes, strict=True):
+                if home != "b":
+                    assert await called(client, 3) == {home: 3}
+            await three[1].open()
+            await until(lambda: all(one.is_there for one in pool_of(gate).legacy))
+            for client, home in zip(clients, homes, strict=True):
+                assert await called(client, 3) == {home: 3}
+
+
+# -- a reload --------------------------------------------------------------------------------------
+
+
+async def reloaded(gate: Gateway, config: BackendConfig) -> Changes:
+    return await gate.proxy.reload(dataclasses.replace(gate.proxy.config, backends=(config,)))
+
+
+async def test_an_address_that_is_removed_is_drained() -> None:
+    async with places("abcd") as four, gateway(backend(four[:3])) as gate:
+        async with gate.client() as client, gate.client(era="legacy") as legacy:
+            await all_up(gate)
+            pool, services = pool_of(gate), gate.proxy.services
+            connections = [one.upstream for one in pool.modern]
+            (home,) = await called(legacy, 1)
+            others = [one for one in four[:3] if one.name != home]
+            gone = next(one for one in four if one.name == home)
+            gone.go.clear()
+            gone.seen.clear()
+            held = [asyncio.ensure_future(client.call_tool("who")) for _ in range(3)]
+            await until(lambda: gone.seen["who"] == 1)
+            changes = await reloaded(gate, backend([four[3], *others]))
+            assert (changes.addressed, changes.changed) == (("s",), ())
+            assert gate.proxy.services == services
+            await all_up(gate)
+            assert set(await called(client, 12)) == {"d", *(one.name for one in others)}
+            kept = [one.upstream for one in pool.modern]
+            assert (
+                len([one for one in kept if one in connections]) == 2
+            )  # nothing is connected anew
+            gone.go.set()
+            assert home in {(await one).text for one in held}
+            assert await called(legacy, 3) == {home: 3}  # its session goes on
+            async with gate.client(era="legacy") as late:
+                assert home not in await called(late, 1)
+        await until(lambda: not pool._leaving)
+        assert len(pool.supervisors) <= 6
+
+
+async def test_weights_change_without_a_connection() -> None:
+    async with places("ab") as two, gateway(backend(two)) as gate, gate.client() as client:
+        await all_up(gate, 2)
+        before = [one.upstream for one in pool_of(gate).modern]
+        urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=0)
+        changes = await reloaded(gate, backend(two, *urls))
+        assert str(changes) == "addressed: s"
+        assert [one.upstream for one in pool_of(gate).modern] == before
+        assert await called(client, 10) == {"a": 10}
+        assert str(await reloaded(gate, backend(two, *urls))) == "nothing has changed"
+
+
+async def test_the_only_address_that_is_left() -> None:
+    async with places("ab") as two, gateway(backend(two)) as gate, gate.client() as client:
+        await all_up(gate, 2)
+        await reloaded(gate, backend(two[1:]))
+        assert await called(client, 4) == {"b": 4}
+
+
+async def test_what_an_address_gave_comes_back_to_it() -> None:
+    """Its mark depends on the URL: other proxies with the same list have the same one."""
+    async with places(page_size=1) as three, gateway(backend(three)) as gate:
+        await all_up(gate)
+        front = Front(None, gate.url)
+        pool = pool_of(gate)
+        for _ in range(3):
+            before = {one.tag: one.n_answered for one in pool.modern}
+            _, _, first = await front.post(asked("tools/list"), *fields("tools/list"))
+            cursor = first["result"]["nextCursor"]
+            tag = int(cursor.partition("~")[0])
+            assert tag in {crc32(one.url.encode()) % 10_000 for one in three}
+            for _ in range(4):
+                body = asked("tools/list", cursor=cursor)
+                _, _, second = await front.post(body, *fields("tools/list"))
+                assert second["result"]["tools"]
+            answered = {one.tag: one.n_answered - before[one.tag] for one in pool.modern}
+            assert answered[tag] >= 4
+
+
+# -- the configuration -----------------------------------------------------------------------------
+
+A, B = "http://127.0.0.1:1/mcp", "http://127.0.0.1:2/mcp"
+FAULTY: list[tuple[dict[str, Any], str]] = [
+    ({"isolation": "auto"}, "pool"),
+    ({"isolation": "session"}, "pool"),
+    ({"urls": (B,)}, "target"),
+    ({"urls": (A, A)}, "twice"),
+    ({"urls": (A, "ws://127.0.0.1:2/mcp")}, "ws"),
+    ({"urls": (A, "nonsense")}, "nonsense"),
+    ({"urls": (A, *(f"{A}/{n}" for n in range(100)))}, "at most"),
+    ({"urls": (ServerUrl(A, percent=60), ServerUrl(B, percent=60), f"{A}/3")}, "more than"),
+    ({"urls": (ServerUrl(A, percent=60), ServerUrl(B, percent=40))}, "without percent"),
+    ({"target": Stdio("x")}, "URL"),
+    ({"protocol": "litemcp"}, "MCP"),
+]
+
+
+@every(("change", "text"), FAULTY)
+def test_faulty_urls(change: dict[str, Any], text: str) -> None:
+    good: dict[str, Any] = {"target": Http(A), "urls": (A, B), "isolation": "pool"}
+    BackendConfig(**good)
+    with pytest.raises((TypeError, ValueError), match=text):
+        BackendConfig(**{**good, **change})
+
+
+def test_the_health_of_several_addresses_is_checked_by_default() -> None:
+    assert BackendConfig(target=Http(A)).health is None
+    several = BackendConfig(target=Http(A), urls=(A, ServerUrl(B, 2)), isolation="pool")
+    assert several.health == HealthConfig(interval=10, timeout=5)
+    assert several.urls == (ServerUrl(A), ServerUrl(B, 2))
+
+
+@pytest.mark.parametrize(("weight", "percent"), [(0, None), (1001, None), (1, -1), (1, 101)])
+def test_weights_that_cannot_be(weight: float, percent: float | None) -> None:
+    with pytest.raises(ValueError, match=r"weight is 1 to 1000|percent is 0 to 100"):
+        ServerUrl(A, weight, percent)
+
+
+# -- what operators see ----------------------------------------------------------------------------
+
+
+async def test_each_address_is_shown() -> None:
+    async with places("ab") as two:
+        urls = (
+            ServerUrl(two[0].url, 3, shown="http://${HOST}/mcp"),
+            ServerUrl(two[1].url, percent=5),
+        )
+        admin = AdminConfig(listen="http://127.0.0.1:0", token=TOKEN)
+        async with gateway(backend(two, *urls), admin=admin) as gate, gate.client() as client:
+            await all_up(gate, 2)
+            await called(client, 20)
+            (found,) = (await fetch(gate.admin_port, "/status")).json["backends"]
+            assert found["state"] == "up"
+            shown = {one["url"]: one for one in found["servers"]}
+            assert set(shown) == {"http://${HOST}/mcp", two[1].url}
+            one = shown["http://${HOST}/mcp"]
+            assert (one["weight"], one["percent"], one["failures"]) == (3, None, 0)
+            assert (one["state"], one["era"], one["in_flight"]) == ("up", "modern", 0)
+            assert one["answered"] >= 19
+            assert shown[two[1].url]["percent"] == 5
+            two[1].busy()
+            await until(lambda: not pool_of(gate).modern[1].takes_all)
+            (found,) = (await fetch(gate.admin_port, "/status")).json["backends"]
+            assert found["state"] == "degraded"
+            text = (await fetch(gate.admin_port, "/metrics")).text
+            place = f'{{backend="s",url="{two[1].url}"}}'
+            assert f"wirespeed_proxy_address_connections_up{place} 0" in text
+            assert f"wirespeed_proxy_address_requests_in_flight{place} 0" in text
+            assert f"wirespeed_proxy_address_requests_answered_total{place} " in text
+            assert f"wirespeed_proxy_address_failures_total{place} " in text
+            page = (await fetch(gate.admin_port, "/", basic())).text
+            assert "Addresses of s" in page and two[1].url in page
+            screen = io.StringIO()
+            status = (await fetch(gate.admin_port, "/status")).json
+            Console(file=screen, width=120).print(_screen(status, "u", 120))
+            assert two[1].url in screen.getvalue()
