@@ -415,10 +415,14 @@ class _Shared(Subscriber):
         self._since = asyncio.get_running_loop().time()
         if before is None:
             self._callbacks.current = self
+        agreement = self._callbacks.life.agreement
         for kind in ("tools", "prompts", "resources"):
             told = getattr(self.wanted if before is None else before, kind)
             if told and not getattr(honoured, kind):
-                logger.warning("the server does not report changes of its list of %s", kind)
+                # a server without the list has nothing to report
+                lists = agreement is None or kind in agreement.capabilities
+                level = logging.WARNING if lists else logging.DEBUG
+                logger.log(level, "the server does not report changes of its list of %s", kind)
         if before is not None and self.route is not None:
             told, telling = set(before.uris), set(honoured.uris)
             for uri in self.wanted.uris:

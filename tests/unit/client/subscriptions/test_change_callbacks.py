@@ -26,7 +26,7 @@ from lab.feature import (
 from lab.peer import Talk, nothing
 from lab.wording import raises
 
-from wirespeed import Socket
+from wirespeed import Client, Server, Socket
 from wirespeed.errors import CallTimeout, NotHonoured, RemoteError
 
 KINDS = ["tools", "prompts", "resources"]
@@ -110,6 +110,16 @@ async def test_what_a_server_does_not_honour_is_logged(
         await client.ping()
     told = [r.getMessage() for r in caplog.records if "does not report" in r.getMessage()]
     assert told == [f"the server does not report changes of its list of {kind}"]
+
+
+async def test_a_server_without_a_list_does_not_report_its_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("tools alone")
+    server.add_tool(lambda: "", name="t", description="A tool.")
+    async with Client(server, **Told().consumers) as client:
+        await client.ping()
+    assert "does not report" not in caplog.text
 
 
 async def test_what_is_listened_for_is_asked_for_again(tmp_path: Path, era: Any) -> None:
