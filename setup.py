@@ -117,9 +117,8 @@ LEVELS = {
     ),
 }
 INLINING = ["-finline-functions", "-foptimize-sibling-calls"]
-# clang does not have these, and says so without the last one
-INLINING += ["-finline-small-functions", "-fpartial-inlining", "-freorder-blocks"]
-INLINING += ["-Wno-ignored-optimization-argument"]
+# clang ignores these, and says so without the last one; zig has no -fpartial-inlining
+INLINING += ["-finline-small-functions", "-freorder-blocks", "-Wno-ignored-optimization-argument"]
 if MODE == "release":
     CFLAGS += ["-g0"]
 else:
