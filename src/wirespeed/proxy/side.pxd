@@ -229,6 +229,15 @@ cdef inline bint may_be_given(Span text) noexcept:
     return False
 
 
+cdef inline bint acknowledged_elsewhere(Route route) except -1:
+    """Whether another server has acknowledged a subscription."""
+    cdef object held = route.asker.session.inflight.token_c(route.ref)
+    cdef Route one = <Route> held if type(held) is Route else None
+    while one is not None and (one is route or not one.acknowledged):
+        one = one.next
+    return one is not None
+
+
 cdef inline int abandon(Route route, str why, int code) except -1:
     """Cancel a request where it was passed on to, and count and note it with a code."""
     while route is not None:

@@ -729,8 +729,8 @@ cdef class Side(SessionConnection):
                 "notifications/subscriptions/acknowledged",
             ):
                 route.acknowledged = True
-                if route.next is not None:
-                    return 0           # that of the first server is enough
+                if acknowledged_elsewhere(route):
+                    return 0           # the first one is enough
             if self.tags is not None and may_be_given(span_of(m, WS_PARAMS)):
                 text = self.tags.marked(m.params, route.asker)
             if text is not None:

@@ -9,7 +9,7 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed.proxy.flow.admission cimport OpenRequests
-from wirespeed.proxy.side cimport Route, Side
+from wirespeed.proxy.side cimport Route, Side, acknowledged_elsewhere
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 
 from wirespeed._core.envelope import parse
@@ -127,17 +127,10 @@ cdef class UpstreamSide(Side):
     def n_unfinished(self):
         """Return how many requests this side has not answered. A subscription that another server
         has acknowledged is not counted."""
-        cdef Route route, one
         cdef size_t n = self.session.pending.live
         for token in self.session.pending.tokens or ():
-            if type(token) is not Route or not (<Route> token).listens:
-                continue
-            route = <Route> token
-            held = route.asker.session.inflight.token_c(route.ref)
-            one = <Route> held if type(held) is Route else None
-            while one is not None and (one is route or not one.acknowledged):
-                one = one.next
-            n -= one is not None
+            if type(token) is Route and (<Route> token).listens:
+                n -= acknowledged_elsewhere(<Route> token)
         return n
 
     # -- what the proxy makes of them --------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.gateway import gateway
 from lab.proxy import MODERN, Lab, Raw, call, said
 from lab.translation import EraLab, tool
 from lab.wording import raises
@@ -252,6 +254,58 @@ async def test_a_subscription_is_at_an_ejected_process_too(tmp_path: Path) -> No
         await one.send(asked("s", "subscriptions/listen", **LISTEN))
         assert (await one.recv())["method"] == "notifications/subscriptions/acknowledged"
         await lab.until_read("subscriptions/listen", 2)
+
+
+REFUSES = """
+import json, os, sys, time
+place = sys.argv[1]
+is_first = not os.path.exists(place + "/first")
+open(place + "/first", "w").close()
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, id = asked["method"], asked.get("id")
+    if method == "server/discover":
+        found = {"resultType": "complete", "supportedVersions": ["2026-07-28"]}
+        found |= {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+        say(id=id, result=found)
+    elif method == "subscriptions/listen" and is_first:
+        while not os.path.exists(place + "/acknowledged"):
+            time.sleep(0.01)
+        say(id=id, error={"code": -32603, "message": "not here"})
+    elif method == "subscriptions/listen":
+        meta = {"io.modelcontextprotocol/subscriptionId": id}
+        params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+        say(method="notifications/subscriptions/acknowledged", params=params)
+        open(place + "/acknowledged", "w").close()
+    elif method == "tools/list":
+        say(id=id, result={"resultType": "complete", "tools": []})
+    elif id is not None and asked["params"]["name"] != "hold":
+        say(id=id, result={"resultType": "complete", "content": []})
+        open(place + ("/one" if is_first else "/two"), "w").close()
+"""
+
+
+async def test_a_subscription_that_one_process_refuses(tmp_path: Path) -> None:
+    """Another one has it: the client is told so, whichever answers first."""
+    (tmp_path / "server.py").write_text(REFUSES)
+    target = Stdio(sys.executable, [str(tmp_path / "server.py"), str(tmp_path)])
+    backend = BackendConfig(target=target, name="x", isolation="pool", size=2)
+    async with (
+        gateway(backend, listen="ws://127.0.0.1:0/mcp", ready_within=60) as lab,
+        lab.client(path="/servers/x") as busy,
+        lab.client(path="/servers/x") as one,
+    ):
+        held = asyncio.ensure_future(busy.call_tool("hold"))
+        while not (tmp_path / "two").exists():
+            await busy.call_tool("other")
+        async with asyncio.timeout(10), one.subscribe(tools=True):
+            pass
+        held.cancel()
+        await asyncio.wait((held,))
 
 
 async def test_a_subscription_ends_with_the_last_process(tmp_path: Path) -> None:

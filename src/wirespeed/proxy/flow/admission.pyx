@@ -429,7 +429,9 @@ cdef class OpenRequests(AdmissionControl):
             asker.session.set_token_c(route.ref, None)
         me.again = True
         try:
-            asker.pass_request_c(route.answerer, one.message, one.name, one.after, one.message)
+            asker.pass_request_c(
+                route.answerer, one.message, one.name, one.after, route.message or one.message
+            )
         finally:
             me.again = False
         return True
