@@ -15,6 +15,7 @@ import keyring
 import keyring.backend
 import keyring.errors
 import pytest
+from lab.client import until
 from lab.wording import raises
 
 from wirespeed.auth import FileStorage, KeyringStorage, MemoryStorage, TokenStorage
@@ -166,7 +167,9 @@ asyncio.run(hold())
 """
 
 
-async def test_a_lock_holds_off_other_processes(tmp_path: Path) -> None:
+async def test_a_lock_holds_off_other_processes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = FileStorage(tmp_path / "logins")
     child = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(storage.folder), SERVER],
@@ -180,9 +183,18 @@ async def test_a_lock_holds_off_other_processes(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2), storage.lock(SERVER):
                 pass
+        assert not caplog.messages
+
+        async def lock() -> None:
+            async with asyncio.timeout(30), storage.lock(SERVER):
+                pass
+
+        waiting = asyncio.ensure_future(lock())
+        await until(lambda: caplog.messages)  # a person who waits is told why
         child.stdin.close()
-        async with asyncio.timeout(30), storage.lock(SERVER):
-            pass
+        await waiting
+    told = f"another process logs in to {SERVER}: waiting until it has ended"
+    assert caplog.messages == [told]
 
 
 def test_a_keyring_that_is_locked(ring: Ring) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
+import logging
 import os
 import stat
 import sys
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
+logger = logging.getLogger("wirespeed.client")
+
 MAX_FILE = 1 << 20  # bytes of a login
 _POLL = 0.05  # seconds between two attempts to lock a file
+_MANY = 20  # attempts after which the log says why a client waits
 _INDEX = "servers"  # a keyring does not list its entries
 
 
@@ -155,11 +160,14 @@ class FileStorage:
         except OSError as exc:
             raise _failed("locked", path, exc) from exc
         try:
-            while True:
+            for attempt in itertools.count(1):
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
+                    if attempt == _MANY:
+                        text = "another process logs in to %s: waiting until it has ended"
+                        logger.warning(text, server)
                     await asyncio.sleep(_POLL)
             yield
         finally:

@@ -31,8 +31,8 @@ _STEPS = ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.7, 2, 2.4, 3, 3.5, 4,
 _MOST_BUCKETS = 12
 # What the report calls the outcomes that are faults, in its order.
 _FAULTS = {
-    "tool_errors": "failed in the tool",
-    "protocol_errors": "answered with an error",
+    "tool_errors": "failed in the tool; wirespeed call shows why",
+    "protocol_errors": "answered with an error; wirespeed call shows it",
     "wrong": "with a wrong answer",
     "missing": "without an answer",
     "refused": "refused, as the server has too many",
