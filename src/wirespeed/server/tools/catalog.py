@@ -200,7 +200,7 @@ def _entry(
         description=options.get("description"),
         inputSchema=input_schema,
         outputSchema=None if output_schema is None else dict(output_schema),
-        annotations=_hints(options.get("annotations")),
+        annotations=_hints(name, options.get("annotations")),
         icons=None if icons is None else list(icons),
         meta=check_meta(options.get("meta")),
         execution=None if task == "forbidden" else {"taskSupport": task},
@@ -216,11 +216,22 @@ _HINTS = {
 }
 
 
-def _hints(annotations: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The annotations of a tool by their names on the wire."""
-    if annotations is None or annotations.keys().isdisjoint(_HINTS):
-        return annotations
-    return {_HINTS.get(name, name): value for name, value in annotations.items()}
+_MEMBERS = frozenset(("title", *_HINTS.values()))
+
+
+def _hints(tool: str, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The annotations of a tool by their names on the wire. A warning names a misspelt one, which
+    clients do not read."""
+    if given is None or given.keys() <= _MEMBERS:
+        return given
+    from difflib import get_close_matches
+
+    found = {_HINTS.get(name, name): value for name, value in given.items()}
+    for name in found.keys() - _MEMBERS:
+        if near := get_close_matches(name, _MEMBERS, n=1, cutoff=0.8):
+            text = "tool %r: clients do not know the annotation %r; did you mean %r?"
+            logger.warning(text, tool, name, near[0])
+    return found
 
 
 def limit_tool(

@@ -282,6 +282,17 @@ def test_a_name_that_hosts_may_refuse_is_warned_of(
     assert not caplog.records
 
 
+def test_a_misspelt_hint_is_warned_of(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    hints = {"readOnlyHint": True, "title": "T", "destructive_hint": False, "example.com/x": 1}
+    server.add_tool(nothing, annotations=hints)
+    assert not caplog.records
+    server.add_tool(nothing, name="b", annotations={"readonlyHint": True})
+    said = (
+        "tool 'b': clients do not know the annotation 'readonlyHint'; did you mean 'readOnlyHint'?"
+    )
+    assert caplog.messages == [said]
+
+
 def test_a_context_without_annotation_is_warned_of(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
