@@ -249,10 +249,10 @@ def shortened(text: str) -> str:
 
 class StoreUnavailable(ProtocolError):
     """The store that hosts share (`wirespeed.cluster.Cluster`) did not answer in time. A request
-    that needs it gets error -31000: the client may try again later."""
+    that needs it gets error -31007: the client may try again later."""
 
     def __init__(self) -> None:
-        super().__init__(-31000, "The store of this server does not answer: try again later")
+        super().__init__(-31007, "The store of this server does not answer: try again later")
 
 
 class ResourceNotFound(ProtocolError):

@@ -302,6 +302,9 @@ async def stores(store: TaskStore) -> None:
     server.use_tasks(MemoryTaskStore(max_tasks=10))
     server.use_tasks(SQLiteTaskStore("tasks.db", max_bytes=1_000_000))
     async with Cluster("redis://store", prefix="p", store_timeout=1) as cluster:
+        Server("s", cluster=cluster, state_secret=b"x" * 16)
+        Server("s", cluster="redis://store", state_secret=b"x" * 16)
+        Server("s", cluster=1)  # type: ignore[arg-type]
         assert_type(cluster.state, Literal["idle", "connecting", "up", "down"])
         assert_type(cluster.up_for, float)
         assert_type(cluster.n_losses, int)

@@ -30,7 +30,7 @@ CORE = ROOT / "_core"
 # Names below `wirespeed`, in order. Rooms on one line do not import each other.
 ROOMS = """
 _exports
-errors limits contents
+errors limits contents single_use
 protocol
 _core
 core
@@ -132,7 +132,7 @@ INSIDE = {
     "cluster": """
         clients
         store
-        events tasks
+        events nonces tasks
     """,
     "skills": """
         model
@@ -161,6 +161,7 @@ INSIDE = {
         connection
         middleware
         mounting
+        shared_stores
         service
         context digests
         tool_search
@@ -584,7 +585,16 @@ def test_contributors_learn_which_tests_each_room_has() -> None:
     table = (top / "CONTRIBUTING.md").read_text().partition("**Which tests.**")[2].split("\n\n")[1]
     lines = [line.split("|")[1:4] for line in table.splitlines()[2:]]
     named = {name for rooms, *_ in lines for name in re.findall(r"`([\w/]+)`", rooms)}
-    small = {"_exports", "types", "middleware", "errors", "limits", "contents", "__main__"}
+    small = {
+        "_exports",
+        "types",
+        "middleware",
+        "errors",
+        "limits",
+        "contents",
+        "single_use",
+        "__main__",
+    }
     assert {name for name in ROOMS.split() if name not in small} <= named
     for path in re.findall(r"(?:tests|benchmarks)/[\w./]*", table):
         assert (top / path).exists(), path

@@ -11,8 +11,8 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -36,6 +36,7 @@ from wirespeed.transport.schemes import SCHEMES, http_scheme
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
+    from wirespeed.single_use import SingleUse
     from wirespeed.transport.headers import Headers
 
 # -- of a client ----------------------------------------------------------------------------------
@@ -143,8 +144,10 @@ MAX_TIME = 1e12  # of a claim, in Unix seconds
 MAX_JTI = 512  # characters of a proof's identifier
 MAX_KEYS = 1024  # of clients, kept as they were read
 MAX_REMEMBERED = 1_000_000  # proofs
+CLOCKS = 600.0  # seconds by which the clocks of hosts may differ
 NONCE_BYTES = 8  # of the time in a nonce
 
+_USED = "the DPoP proof was used before (jti)"
 _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
@@ -171,10 +174,12 @@ class Proof(NamedTuple):
     Attributes:
         thumbprint: The SHA-256 thumbprint of its key (RFC 7638), as ``cnf.jkt`` of tokens has it.
         nonce: A new nonce for the client, if the nonce of the proof expires soon; else None.
+        use: Uses the proof up on all hosts; None: this process knows that it is new.
     """
 
     thumbprint: str
     nonce: str | None
+    use: Callable[[], Awaitable[None]] | None = None
 
 
 class _Claims(msgspec.Struct):
@@ -257,8 +262,7 @@ class Replays:
             self._older = self._newer if whole else set()
             self._newer = set()
             self._since = now
-        # a separator that no thumbprint has
-        key = hashlib.sha256(f"{thumbprint} {jti}".encode()).digest()[:16]
+        key = _name_of(thumbprint, jti)
         if key in self._newer or key in self._older:
             return False
         if len(self._newer) + len(self._older) >= self._limit:
@@ -268,6 +272,11 @@ class Replays:
             )
         self._newer.add(key)
         return True
+
+
+def _name_of(thumbprint: str, jti: str) -> bytes:
+    """What stands for a proof. The separator is one that no thumbprint has."""
+    return hashlib.sha256(f"{thumbprint} {jti}".encode()).digest()[:16]
 
 
 class DpopProofs:
@@ -303,7 +312,16 @@ class DpopProofs:
         self._window = window
         self._clock = clock
         self._seen = Replays(2 * window + 1, max_remembered, clock)
+        self._shared: SingleUse | None = None
         self._keys: OrderedDict[str, tuple[Key, str]] = OrderedDict()
+
+    def share(self, single_use: SingleUse, secret: bytes) -> None:
+        """Accept a proof once on all hosts, not in each process: see `Proof.use`. Nonces, where
+        proofs need them, are those of all hosts with this secret."""
+        self._shared = single_use
+        if self.nonces is not None:
+            key = hmac.digest(secret, b"wirespeed nonces of DPoP 1", "sha256")
+            self.nonces = Nonces(secret=key)
 
     def check(
         self,
@@ -344,9 +362,17 @@ class DpopProofs:
             if not hmac.compare_digest(found, _ascii(thumbprint)):
                 raise InvalidProof("the access token is bound to another key", "invalid_token")
         fresh = self._nonce_for(claims)
+        if self._shared is not None:
+            name = _name_of(found, claims.jti)
+            return Proof(found, fresh, partial(self._use, self._shared, name))
         if not self._seen.add(found, claims.jti):
-            raise InvalidProof("the DPoP proof was used before (jti)")
+            raise InvalidProof(_USED)
         return Proof(found, fresh)
+
+    async def _use(self, shared: SingleUse, name: bytes) -> None:
+        """InvalidProof: another request used the proof, at any host. StoreUnavailable."""
+        if not await shared.use("proof", name, 2 * self._window + CLOCKS):
+            raise InvalidProof(_USED)
 
     def _read(self, proof: str) -> tuple[dict[str, Any], bytes, Any]:
         if len(proof) > MAX_PROOF:

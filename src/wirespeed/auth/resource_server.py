@@ -33,14 +33,15 @@ from wirespeed.auth.metadata import (
     resource_metadata_urls,
     write_challenge,
 )
-from wirespeed.errors import CannotVerify, InvalidToken
+from wirespeed.errors import CannotVerify, InvalidToken, StoreUnavailable
 from wirespeed.transport.gate import NOBODY, Admission, Gate, Refused, digest
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.options import HttpRequest, Refusal, User, checked_scopes
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
-    from wirespeed.auth.dpop import DpopProofs
+    from wirespeed.auth.dpop import DpopProofs, Proof
+    from wirespeed.single_use import SingleUse
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -179,6 +180,12 @@ class ResourceServer:
     def __repr__(self) -> str:
         return f"<ResourceServer {self.resource}>"
 
+    def share(self, single_use: SingleUse, secret: bytes) -> None:
+        """Accept each DPoP proof once on all hosts, not in each process. Nonces are those of all
+        hosts with this secret. A server with a cluster calls it."""
+        if self._proofs is not None:
+            self._proofs.share(single_use, secret)
+
     # -- requests --------------------------------------------------------------------------------
 
     def check(self, request: HttpRequest) -> Admission | Awaitable[Admission]:
@@ -205,7 +212,8 @@ class ResourceServer:
             found = await verified
         except Exception as exc:
             self._refuse_because(request, exc)
-        return self._admit(request, field, self._note(request, key, found))
+        admission = self._admit(request, field, self._note(request, key, found))
+        return await admission if inspect.isawaitable(admission) else admission
 
     def _token_of(self, field: str) -> str:
         """The token of an Authorization field. Refused: there is none (RFC 6750 section 3.1: no
@@ -248,21 +256,36 @@ class ResourceServer:
                 self._known.popitem(last=False)
         return known
 
-    def _admit(self, request: HttpRequest, field: str, known: _Known) -> Admission:
+    def _admit(
+        self, request: HttpRequest, field: str, known: _Known
+    ) -> Admission | Awaitable[Admission]:
         """Check what depends on more than the token."""
+        use: Callable[[], Awaitable[None]] | None = None
         said, admission = known
         if said.certificate_thumbprint is not None or self._certificate_bound:
             self._check_certificate(request, said)
         if said.key_thumbprint is not None or (
             self._proofs is not None and _parts(field)[0] == "dpop"
         ):
-            fresh = self._check_proof(request, *_parts(field), said)
-            fields = () if fresh is None else (("DPoP-Nonce", fresh),)
+            proof = self._check_proof(request, *_parts(field), said)
+            use = proof.use
+            fields = () if proof.nonce is None else (("DPoP-Nonce", proof.nonce),)
             # each request has a proof of its own
             admission = admission._replace(until=0.0, fields=fields)
         assert admission.user is not None
         if not self._needed <= admission.user.scopes:
             raise self._refused(403, "the access token lacks scopes", "insufficient_scope")
+        return admission if use is None else self._admit_once(request, admission, use)
+
+    async def _admit_once(
+        self, request: HttpRequest, admission: Admission, use: Callable[[], Awaitable[None]]
+    ) -> Admission:
+        try:
+            await use()
+        except StoreUnavailable as exc:  # logged where it was found
+            raise Refused(Refusal(503, exc.message, {"Retry-After": "1"})) from None
+        except Exception as exc:
+            self._refuse_because(request, exc)
         return admission
 
     def _check_certificate(self, request: HttpRequest, said: AccessToken) -> None:
@@ -277,9 +300,9 @@ class ResourceServer:
 
     def _check_proof(
         self, request: HttpRequest, scheme: str, token: str, said: AccessToken
-    ) -> str | None:
-        """Return the nonce to send to the client, if any. Refused: the request does not prove
-        that the client has the key of its token (RFC 9449 section 7)."""
+    ) -> Proof:
+        """Return the proof of a request. Refused: the request does not prove that the client has
+        the key of its token (RFC 9449 section 7)."""
         if scheme != "dpop" or said.key_thumbprint is None or self._proofs is None:
             why = "is not bound to a key" if said.key_thumbprint is None else "needs a proof"
             self._refuse_because(request, InvalidToken(f"the token {why}"))
@@ -291,7 +314,7 @@ class ResourceServer:
                 url=self.resource,
                 token=token,
                 thumbprint=said.key_thumbprint,
-            ).nonce
+            )
         except Exception as exc:
             self._refuse_because(request, exc)
 

@@ -151,6 +151,13 @@ def cli(ctx: click.Context) -> None:
 )
 @click.option("--lite", is_flag=True, help="Serve the LiteMCP servers of the file.")
 @click.option(
+    "--cluster",
+    metavar="URL",
+    help="The Valkey or Redis that several hosts share, as redis://HOST, rediss://HOST, "
+    "redis+sentinel://HOST,HOST/NAME or redis+cluster://HOST,HOST; with a password rather in "
+    "WIRESPEED_CLUSTER.",
+)
+@click.option(
     "--metrics",
     metavar="URL",
     help="Also serve metrics for Prometheus at http://HOST:PORT/PATH.",
@@ -169,6 +176,7 @@ def serve(
     urls: tuple[str, ...],
     skills: tuple[str, ...],
     lite: bool,
+    cluster: str | None,
     metrics: str | None,
     metrics_token_file: str | None,
     tracing: bool,
@@ -194,6 +202,7 @@ def serve(
         urls,
         skills=skills,
         lite=lite,
+        cluster=cluster,
         settings=Settings(**settings),
         log_level=log_level,
         log_format=log_format,

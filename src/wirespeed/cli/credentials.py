@@ -18,6 +18,7 @@ from wirespeed.transport.options import check_headers, is_token
 ENVIRONMENT = "WIRESPEED_TOKEN"
 HOSTS = "WIRESPEED_TOKEN_HOST"
 METRICS = "WIRESPEED_METRICS_TOKEN"
+CLUSTER = "WIRESPEED_CLUSTER"
 
 # The variables that this process was started with. Secrets are removed from os.environ, which child
 # processes inherit. A reload, and a process that takes the place of this one, need them again.
@@ -77,6 +78,13 @@ def taken(variable: str) -> str | None:
     """Return the value of a variable, and remove it from ``os.environ``."""
     os.environ.pop(variable, None)
     return ENVIRON.get(variable)
+
+
+def one_of(option: str | None, variable: str) -> str | None:
+    """Return the value of an option, else of a variable, which is removed from ``os.environ``; None
+    if there is none."""
+    value = taken(variable)
+    return value or None if option is None else option
 
 
 def one_line(path: str | None, option: str, variable: str) -> str | None:

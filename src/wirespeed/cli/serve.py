@@ -81,6 +81,7 @@ def serve(
     *,
     skills: tuple[str, ...] = (),
     lite: bool,
+    cluster: str | None = None,
     settings: Settings,
     log_level: str | None,
     log_format: str | None,
@@ -102,6 +103,9 @@ def serve(
     # Errors in the command line are reported before the file is imported.
     places = places_of(urls, settings, "--on")
     watching.check(settings.workers)
+    cluster = credentials.one_of(cluster, credentials.CLUSTER)
+    if lite and cluster:
+        raise usage("--cluster is for MCP: LiteMCP shares nothing")
     if lite and skills:
         raise usage("--skills is for MCP: LiteMCP has no skills")
     found: Service | Routes
@@ -122,6 +126,8 @@ def serve(
         for service in found.values() if isinstance(found, dict) else [found]:
             check(service, path)
     add_skills(found, skills)
+    if cluster:
+        share([*found.values()] if isinstance(found, dict) else [found], cluster)
     if places:
         watching.begin([*found.values()] if isinstance(found, dict) else [found], settings.name)
         serve_at(
@@ -220,6 +226,25 @@ class Watching:
             from wirespeed.cli.observability import LAST_SPANS
 
             self.spans.force_flush(LAST_SPANS)
+
+
+def share(services: Iterable[Any], url: str) -> None:
+    """Share what servers keep with other hosts. Failure (2 or 3): the URL is wrong, or a server
+    cannot share. ConfigError: a package is missing."""
+    from wirespeed import Server
+    from wirespeed.cluster import Cluster
+
+    try:
+        cluster = Cluster(url)
+    except ValueError as exc:
+        raise usage(f"--cluster: {exc}") from None
+    for server in {id(one): one for one in services}.values():
+        if not isinstance(server, Server):
+            raise usage("--cluster is for MCP: a LiteServer shares nothing")
+        try:
+            server.service.use_cluster(cluster)
+        except (ValueError, RuntimeError) as exc:
+            raise cannot_start(f"--cluster: {exc}") from None
 
 
 def add_skills(found: Service | Routes, folders: Iterable[str]) -> None:

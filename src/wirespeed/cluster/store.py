@@ -186,10 +186,11 @@ class Cluster:
 
     # -- commands --------------------------------------------------------------------------------
 
-    def base(self, kind: str, name: str) -> str:
-        """The beginning of the keys of one store of one server. All of them are in one hash
-        slot."""
-        return f"{self.prefix}:{{{kind}:{quote(name, safe='')}}}:"
+    def base(self, kind: str, *names: str) -> str:
+        """The beginning of the keys of one store of one server, or of a part of it. All of them are
+        in one hash slot."""
+        parts = ":".join((kind, *(quote(name, safe="") for name in names)))
+        return f"{self.prefix}:{{{parts}}}:"
 
     async def run(self, script: Script, base: str, *args: Word) -> Any:
         """Run a script with a base of keys and arguments, and return its answer.

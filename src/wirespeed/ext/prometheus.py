@@ -31,6 +31,9 @@ metric                            kind       further labels     meaning
 ``limits_reached_total``          counter    limit              refused requests (``overloaded``),
                                                                 and ``notifications_dropped``
 ``bad_messages_total``            counter                       input that is not a message
+``store_up``                      gauge                         0 while the store of a cluster is
+                                                                lost (server with ``cluster``)
+``store_losses_total``            counter                       how often it was lost
 ================================  =========  =================  ====================================
 
 A proxy has the metrics of its admin listener, which the page "Watch the proxy" lists.
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
     from wirespeed.client.sync import SyncClient
     from wirespeed.proxy.proxy import Proxy
     from wirespeed.server.server import Server
+    from wirespeed.server.shared_stores import SharedStores
 
 __all__ = ["Instrumentation", "instrument"]
 
@@ -104,8 +108,16 @@ _COUNTERS = {
 class Instrumentation:
     """The registered metrics of one server or client."""
 
-    def __init__(self, kind: str, peer: str, observer: Observer, live: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        peer: str,
+        observer: Observer,
+        live: Callable[[], Any],
+        stores: Callable[[], SharedStores | None] = lambda: None,
+    ) -> None:
         self._kind = kind
+        self._stores = stores
         self.peer = peer
         self.observer = observer
         self._live = live
@@ -162,7 +174,13 @@ def instrument(
     else:
         server = target
         observer = server.observe(bounds=buckets)
-        source = Instrumentation(kind, name, observer, lambda: list(server.service.connections))
+        source = Instrumentation(
+            kind,
+            name,
+            observer,
+            lambda: list(server.service.connections),
+            lambda: server.service.stores,
+        )
     source._exporter = exporter
     exporter.sources.append(source)
     return source
@@ -267,6 +285,8 @@ class _Exporter(Collector):
         families = _Families(self.kind)
         for source in list(self.sources):
             families.add(source)
+        if families.store_up.samples:
+            families.all += [families.store_up, families.store_losses]
         return iter(families.all)
 
 
@@ -306,6 +326,8 @@ class _Families:
             self.paused,
             *self.counters.values(),
         ]
+        self.store_up = gauge("store_up", "0 while the store that hosts share is lost.")
+        self.store_losses = counter("store_losses", "How often that store was lost.")
         if kind == "server":
             self.all += [self.waiting, self.made, self.limits]
 
@@ -331,6 +353,10 @@ class _Families:
         )
         self.limits.add_metric([peer, "overloaded"], refused)
         self.limits.add_metric([peer, "notifications_dropped"], dropped)
+        stores = source._stores()
+        if stores is not None:
+            self.store_up.add_metric([peer], stores.cluster.state != "down")
+            self.store_losses.add_metric([peer], stores.cluster.n_losses)
         for series in list(observer.series.values()):
             labels = [peer, series.method, series.name]
             bounds = [*map(_number, observer.bounds), "+Inf"]

@@ -38,5 +38,10 @@ REQUEST_TIMEOUT = -31005
 # The request had begun, and was cut off before it ended: it may have taken effect. A client that
 # repeats it may do twice what it asked for once.
 CUT_OFF = -31006
+# The store that the hosts of a server share did not answer, and the request needs it. The client
+# may try again later.
+STORE_AWAY = -31007
 # Of servers and proxies of this package that cannot serve now: they say nothing about an era.
-UNAVAILABLE = frozenset({OVERLOADED, SHUTTING_DOWN, SERVER_LOST, REQUEST_TIMEOUT, CUT_OFF})
+UNAVAILABLE = frozenset(
+    {OVERLOADED, SHUTTING_DOWN, SERVER_LOST, REQUEST_TIMEOUT, CUT_OFF, STORE_AWAY}
+)

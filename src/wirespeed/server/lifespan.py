@@ -206,6 +206,8 @@ class Life:
     async def _tear_down(self) -> None:
         if self.service.tasks.service is not None:
             await self.service.tasks.service.close()
+        if self.service.stores is not None:
+            await self.service.stores.close()
         dependencies = self.service.dependencies
         if dependencies is not None:
             await dependencies.connections_over()

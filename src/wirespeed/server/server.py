@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from wirespeed._core.slab import Lease
     from wirespeed.auth.resource_server import ResourceServer
+    from wirespeed.cluster.store import Cluster
     from wirespeed.protocol.apps import App
     from wirespeed.server.asking.roots import RootsChange
     from wirespeed.server.dependencies.registry import ProviderOptions
@@ -93,7 +94,8 @@ class Server:
             which the first seals and all open. Random by default; servers behind one address need
             the same.
         state_ttl: Seconds that a client may take to answer.
-        state_single_use: Whether a ``requestState`` is accepted only once in each process.
+        state_single_use: Whether a ``requestState`` is accepted only once in each process; with
+            ``cluster`` only once on all hosts.
         mask_errors: What clients see of an exception that a handler raises. True: its class, and a
             reference that the line in the log has, too. False: its text. None: its text from a
             tool, and "Internal error" from any other handler and from middleware. The texts of
@@ -110,10 +112,15 @@ class Server:
             ``authenticate``. On stdio, and for clients in the same process, nothing is checked:
             credentials come from the environment (MCP basic/authorization). The server cannot be
             served at ``tcp://`` and ``unix:``.
+        cluster: The store that hosts of this server share, as a URL or a
+            `wirespeed.cluster.Cluster`: tasks, events of streams, and what is accepted once. Stores
+            that are named elsewhere (`use_tasks`, ``HttpOptions(event_store=…)``) stay. It needs
+            ``state_secret``, the same on every host.
 
     Raises:
         ValueError: An argument is out of its range, or a text is not valid Unicode.
         TypeError: A value has no JSON form.
+        ModuleNotFoundError: ``cluster`` needs ``pip install 'wirespeed[cluster]'``.
     """
 
     def __init__(
@@ -144,6 +151,7 @@ class Server:
         mask_errors: bool | None = None,
         filter: Filter | None = None,
         auth: ResourceServer | None = None,
+        cluster: Cluster | str | None = None,
         **unknown: Never,
     ) -> None:
         for option in unknown:
@@ -180,7 +188,10 @@ class Server:
             filter=filter,
             threads=threads,
             auth=auth,
+            secret=None if state_secret is None else secrets[-1],
         )
+        if cluster is not None:
+            self._service.use_cluster(cluster)
         if digests:
             from wirespeed.server.digests import DigestCheck
 

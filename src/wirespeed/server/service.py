@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wirespeed.peer.service import HttpService
 from wirespeed.server.asking.roots import RootsListeners
 from wirespeed.server.connection import ServerConnection
@@ -28,6 +30,7 @@ from wirespeed.transport.taskpool import TaskPool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.auth.resource_server import ResourceServer
+    from wirespeed.cluster.store import Cluster
     from wirespeed.limits import Limits
     from wirespeed.server.asking.request_state import Sealer
     from wirespeed.server.completion import Completable
@@ -37,9 +40,11 @@ if TYPE_CHECKING:
     from wirespeed.server.mounting import Mount
     from wirespeed.server.permissions import Filter
     from wirespeed.server.server import Lifespan, Server
+    from wirespeed.server.shared_stores import SharedStores
     from wirespeed.server.skills.service import SkillService
     from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.http.exchange import HttpTarget
+    from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
 
@@ -106,6 +111,7 @@ class McpService(HttpService):
         connections: Its clients at this moment.
         auth: Which access tokens clients must bring; None: the listener decides.
         tool_search: The search in place of the list of tools; None: clients list all.
+        stores: What it keeps in the store of a cluster; None without one.
     """
 
     def __init__(
@@ -124,8 +130,11 @@ class McpService(HttpService):
         filter: Filter | None,
         threads: int,
         auth: ResourceServer | None,
+        secret: bytes | None,
     ) -> None:
         self.server = server
+        self.stores: SharedStores | None = None
+        self._secret = secret  # of all hosts
         self.auth = auth
         self.name = discovery.name
         self.discovery = discovery
@@ -226,6 +235,29 @@ class McpService(HttpService):
             for mount in self.mounts.elsewhere:
                 mount.outer.enable(feature)
 
+    def use_cluster(self, cluster: Cluster | str) -> None:
+        """Share what outlives a request with other hosts: see `wirespeed.Server`.
+
+        ValueError: the URL of the store is wrong, or the server has a secret of its own.
+        RuntimeError: the server has a cluster already. ModuleNotFoundError: redis is missing.
+        """
+        if self._secret is None:
+            raise ValueError(
+                f"server {self.name!r} needs state_secret to share a store: at least 16 bytes, the "
+                "same on every host"
+            )
+        if self.stores is not None:
+            raise RuntimeError(f"server {self.name!r} has a cluster already")
+        from wirespeed.cluster.store import Cluster
+        from wirespeed.server.shared_stores import SharedStores
+
+        found = Cluster(cluster) if isinstance(cluster, str) else cluster
+        self.stores = stores = SharedStores(found, self.name, self._secret)
+        self.sealer.share(stores.single_use)
+        if self.auth is not None:
+            self.auth.share(stores.single_use, self._secret)
+        self.tasks.share(stores.new_task_store)
+
     # -- dependencies ----------------------------------------------------------------------------
 
     def made_dependencies(self) -> Dependencies:
@@ -287,6 +319,15 @@ class McpService(HttpService):
         make_link(connection)
         self.connections.add(connection)
         return connection
+
+    def http_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """See `HttpService`. Events are kept in the store of the cluster, if there is one and the
+        options name none."""
+        if self.stores is not None and options.event_store is None:
+            options = msgspec.structs.replace(options, event_store=self.stores.new_event_store())
+        return super().http_target(options, loop=loop, pool=pool)
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """The targets at further paths, where the server is served at a path."""

@@ -86,7 +86,7 @@ async def test_a_proof_of_our_client_is_taken(algorithm: str) -> None:
         token=TOKEN,
         thumbprint=key.thumbprint,
     )
-    assert found == (key.thumbprint, None)
+    assert found == (key.thumbprint, None, None)
 
 
 async def test_the_proof_of_a_token_request_names_no_token() -> None:

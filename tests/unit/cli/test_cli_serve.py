@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab.cli import on_terminal, one_line, wirespeed
+from lab.store import StoreServer
 
 pytestmark = pytest.mark.smoke
 
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
@@ -159,3 +161,67 @@ def test_a_terminal_is_told_what_happens(file: Path) -> None:
     assert (
         "wirespeed: lonely waits on stdin for the messages of a host; Ctrl-D ends it\r\n" in written
     )
+
+
+SHARED = """
+import os
+
+from wirespeed import Server
+from wirespeed.litemcp import LiteServer
+
+server = Server("shared", state_secret=b"the same on all hosts")
+alone = Server("alone")
+lite = LiteServer("lite")
+
+@server.tool(task="optional", task_after=0)
+async def variable() -> str | None:
+    return os.environ.get("WIRESPEED_CLUSTER")
+
+@lite.tool
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_hosts_share_a_store(file: Path, by: str, store_server: StoreServer) -> None:
+    file.write_text(SHARED)
+    url = store_server.url
+    messages = [
+        INITIALIZE | {"params": INITIALIZE["params"] | {"protocolVersion": "2025-11-25"}},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "variable", "arguments": {}, "task": {}},
+        },
+    ]
+    done = wirespeed(
+        *("serve", f"{file}:server"),
+        *(("--cluster", url) if by == "option" else ()),
+        stdin="".join(json.dumps(one) + "\n" for one in messages),
+        **({} if by == "option" else {"WIRESPEED_CLUSTER": url}),
+    )
+    assert done.returncode == 0, done.stderr
+    task = json.loads(done.stdout.splitlines()[1])["result"]["task"]["taskId"]
+    key = f"wirespeed:{{tasks1:shared}}:t:{task}"
+    with store_server.client() as client:
+        assert client.exists(key)
+        assert "redis" not in str(client.dump(key))  # the tool has not seen the variable
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "code"),
+    [
+        ("server", "redis://:secret@store/x", 2),
+        ("alone", "redis://:secret@store", 3),
+        ("lite", "redis://:secret@store", 2),
+    ],
+)
+def test_what_cannot_share_a_store(file: Path, name: str, url: str, code: int) -> None:
+    file.write_text(SHARED)
+    done = wirespeed("serve", f"{file}:{name}", "--cluster", url)
+    assert done.returncode == code
+    line = one_line(done)
+    assert line.startswith("--cluster") and "secret@" not in line

@@ -268,7 +268,7 @@ async def test_a_server_whose_store_is_away(
         shop.gate.set()
         for _ in range(3):
             for work in (task.status(), client.start_tool("must", {"n": 1})):
-                with raises(RemoteError, code=-31000):
+                with raises(RemoteError, code=-31007):
                     await work
             assert (await client.call_tool("plain")).text == "plain"
         server.thaw()
@@ -286,7 +286,7 @@ async def test_a_server_that_ends_while_its_store_is_away(new_store_server: Make
     async with Client(shop.server, era="modern", extensions=[TASKS]) as client:
         await client.start_tool("double", {"n": 3})
         server.freeze()
-        with raises(RemoteError, code=-31000):
+        with raises(RemoteError, code=-31007):
             await client.start_tool("double", {"n": 3})
     server.thaw()
     assert shop.cancelled == ["double"]
@@ -296,7 +296,7 @@ async def test_a_store_that_is_away_at_first(new_store_server: MakeServer) -> No
     server = new_store_server()
     server.kill()
     store = a_store(server)
-    with raises(StoreUnavailable, code=-31000):
+    with raises(StoreUnavailable, code=-31007):
         await store.open()
     server.start()
     async with opened(store):

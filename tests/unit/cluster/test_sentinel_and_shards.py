@@ -57,7 +57,7 @@ async def test_the_next_master_is_found(new_store_server: MakeServer, tmp_path: 
         assert await cluster.run(NAME, "b:") == 1
         await until(lambda: replica.ask("GET", "b:") == "1")
         master.kill()
-        with raises(StoreUnavailable, code=-31000):
+        with raises(StoreUnavailable, code=-31007):
             await cluster.run(NAME, "b:")
         assert await answer(cluster, "b:") == 2
     assert replica.ask("GET", "b:") == "2"
@@ -143,7 +143,7 @@ async def test_all_shards_are_lost(shards: list[StoreServer]) -> None:
         assert await cluster.run(NAME, "b:") == 1
         for server in shards:
             server.freeze()
-        with raises(StoreUnavailable, code=-31000):
+        with raises(StoreUnavailable, code=-31007):
             await cluster.run(NAME, "b:")
         await until(lambda: cluster.state == "down")
         for server in shards:

@@ -197,7 +197,7 @@ async def test_a_full_store_may_have_room_later(
 ) -> None:
     server = new_store_server("--maxmemory", "1")
     async with a_cluster(server) as cluster:
-        with raises(StoreUnavailable, code=-31000):
+        with raises(StoreUnavailable, code=-31007):
             await cluster.run(PUT, "b:", "x", "y")
         assert cluster.state == "up"
         server.ask("CONFIG", "SET", "maxmemory", "0")
@@ -216,7 +216,7 @@ async def test_a_store_that_ends_and_returns(
         await cluster.run(ECHO, "b:", "x")
         server.kill()
         for _ in range(5):
-            with raises(StoreUnavailable, code=-31000):
+            with raises(StoreUnavailable, code=-31007):
                 await cluster.run(ECHO, "b:", "x")
         assert (cluster.state, cluster.n_losses) == ("down", 1)
         server.start()
@@ -253,7 +253,7 @@ async def test_nobody_waits_for_a_frozen_store(
             *(cluster.run(ECHO, "b:", "x") for _ in range(20)), return_exceptions=True
         )
         assert {type(one) for one in found} == {StoreUnavailable} and cluster.state == "down"
-        with raises(StoreUnavailable, code=-31000):
+        with raises(StoreUnavailable, code=-31007):
             await cluster.run(ECHO, "b:", "x")
         server.thaw()
         await come_back(cluster)
@@ -283,7 +283,7 @@ async def test_the_end_of_a_user_while_the_store_is_away(new_store_server: MakeS
         server.freeze()
         waiting = asyncio.ensure_future(cluster.run(ECHO, "b:", "x"))
         await asyncio.sleep(0)
-    with raises(StoreUnavailable, code=-31000):
+    with raises(StoreUnavailable, code=-31007):
         await waiting
     assert cluster.state == "idle"
     server.thaw()
@@ -301,7 +301,7 @@ async def test_a_password(new_store_server: MakeServer, lines: list[str]) -> Non
     assert not lines
     for wrong in ("", ":staple@", "anne:staple@"):
         async with Cluster(server.url.replace("//", f"//{wrong}")) as cluster:
-            with raises(StoreUnavailable, code=-31000):
+            with raises(StoreUnavailable, code=-31007):
                 await cluster.run(ECHO, "b:", "x")
             assert "staple" not in repr(cluster) + "".join(lines)
     assert len(lines) == 3
@@ -336,6 +336,6 @@ async def test_tls(new_store_server: MakeServer, tmp_path: Path, lines: list[str
     async with Cluster(f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificate}") as cluster:
         assert await cluster.run(ECHO, "b:", "x") == b"x"
     async with Cluster(f"rediss://127.0.0.1:{port}") as cluster:  # it is nobody's certificate
-        with raises(StoreUnavailable, code=-31000):
+        with raises(StoreUnavailable, code=-31007):
             await cluster.run(ECHO, "b:", "x")
     assert len(lines) == 1 and "certificate" in lines[0].lower()

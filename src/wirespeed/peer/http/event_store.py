@@ -130,6 +130,8 @@ class EventLog:
         self._waiting.clear()
         while self._task is not None:
             await asyncio.wait([self._task])
+        if not self.n:
+            return  # the store has heard nothing of the stream
         with contextlib.suppress(Exception):  # the store may have failed before
             await value_of(self._store.forget(self.name))
 

@@ -48,6 +48,7 @@ cdef enum:
     SHUTTING_DOWN = -31001
     SERVER_LOST = -31004
     INSUFFICIENT_SCOPE = -31003
+    STORE_AWAY = -31007
 
 
 @cython.final
@@ -166,7 +167,7 @@ cdef class McpExchange(Exchange):
             return 429 if self.limited else 503
         if code == SERVER_LOST:
             return 503 if self.is_down else 200
-        return 503 if code == SHUTTING_DOWN else 200
+        return 503 if code == SHUTTING_DOWN or code == STORE_AWAY else 200
 
     def retry_after(self, seconds):
         """The request is refused because of a limit of its client, which may try again later."""
@@ -187,6 +188,8 @@ cdef class McpExchange(Exchange):
             self.challenged = None
         if self.code == OVERLOADED:
             Exchange.retry_after(self, RETRY_AFTER)
+        elif self.code == STORE_AWAY:
+            Exchange.retry_after(self, 1)
         if (
             self.response == EVENTS and self.carrier is not None
             and not self.carrier.output.streaming

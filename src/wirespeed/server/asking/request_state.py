@@ -15,8 +15,8 @@ not be made or changed: compact JSON behind its HMAC-SHA256, as base64url withou
 * Every refusal is error -32602 with the same text. The reason is logged at level debug.
 
 A state may be used again while it lives: a client repeats its request after a broken connection.
-An effect that must happen once needs a check of its own, or ``single_use``: then each process opens
-a state once, also if that request is lost.
+An effect that must happen once needs a check of its own, or ``single_use``: then each process, or
+all hosts that share a store, accept a state once, also if that request is lost.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wirespeed.errors import LimitExceeded, ProtocolError
 from wirespeed.protocol import codes
+
+if TYPE_CHECKING:
+    from wirespeed.single_use import SingleUse
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -44,6 +49,7 @@ MIN_SECRET = 16  # bytes
 
 VERSION = 1
 _MAC = 32  # bytes
+CLOCKS = 600.0  # seconds by which the clocks of hosts may differ
 _CHUNK = 4096  # serial numbers whose use is recorded together, for `single_use`
 
 _encode = msgspec.json.Encoder().encode
@@ -58,12 +64,14 @@ class RequestState(msgspec.Struct):
         answers: The answers of all earlier rounds: key -> mark of the question, result as JSON.
         given: The same for the keys of `InputRequired`.
         state: The state of `InputRequired`, as JSON.
+        use: Uses the state up on all hosts, before the handler runs; None: that is not to be done.
     """
 
     asked: dict[str, str] = msgspec.field(default_factory=dict)
     answers: dict[str, tuple[str, Raw]] = msgspec.field(default_factory=dict)
     given: dict[str, tuple[str, Raw]] = msgspec.field(default_factory=dict)
     state: Raw | UnsetType = UNSET
+    use: Callable[[], Awaitable[None]] | None = None
 
 
 class _Payload(msgspec.Struct, array_like=True):
@@ -161,11 +169,17 @@ class Sealer:
         self._serial = itertools.count()
         # for each chunk of serial numbers: a bit for each number used, and when the last expires
         self._used: dict[tuple[bytes, int], tuple[int, int]] | None = {} if single_use else None
+        self._shared: SingleUse | None = None
 
     @property
     def single_use(self) -> bool:
-        """Whether this process opens a state only once."""
+        """Whether a state is opened only once."""
         return self._used is not None
+
+    def share(self, single_use: SingleUse) -> None:
+        """Where states are for single use: accept a state once on all hosts, not in each process.
+        `RequestState.use` does that."""
+        self._shared = single_use
 
     def _macs(self, payload: bytes) -> Iterable[bytes]:
         import hmac  # most servers never need it
@@ -210,9 +224,20 @@ class Sealer:
             raise _refused("it has expired")
         if held.binding != binding:
             raise _refused("it belongs to another user or request")
-        if self._used is not None:
+        opened = RequestState(held.asked, held.answers, held.given, held.state)
+        if self._used is None:
+            pass
+        elif self._shared is None:
             self._use(held.nonce, held.expires)
-        return RequestState(held.asked, held.answers, held.given, held.state)
+        else:
+            opened.use = partial(self._use_shared, self._shared, held)
+        return opened
+
+    async def _use_shared(self, shared: SingleUse, held: _Payload) -> None:
+        """ProtocolError: another request used the state, at any host. StoreUnavailable."""
+        seconds = held.expires - self._clock() + CLOCKS
+        if not await shared.use("state", held.nonce.encode(), seconds):
+            raise _refused("it was used already")
 
     def _verified(self, text: str) -> bytes | None:
         import hmac

@@ -126,6 +126,7 @@ class RoundsAsker(Asker):
 
     def _take(self, text: str, responses: Mapping[str, Raw]) -> None:
         held = self._sealer.open(text, self._bound())
+        self.call.first = held.use
         self._held = held.state
         if held.state is not UNSET:
             self.state = msgspec.json.decode(held.state)

@@ -47,6 +47,7 @@ cdef class Call(Completion):
     cdef readonly object context       # the handler's Context, if it takes one
     cdef readonly object input         # CallInput: what the request brought of earlier rounds
     cdef public object asker           # asks the client in place of this request, or None
+    cdef public object first           # is called and awaited before the handler runs, or None
     cdef AnswerSink sink               # gets the answer instead of the client, or None
     cdef readonly uint64_t ref         # of the request; 0: the request is not this call's any more
     cdef bint modern                   # the request is of the era without a handshake

@@ -1,5 +1,5 @@
 from asyncio import AbstractEventLoop, Future, Task
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import IntEnum
 from typing import Any, final
 
@@ -88,6 +88,7 @@ class AnswerSink:
 @disjoint_base
 class Call(Completion):
     asker: Any
+    first: Callable[[], Awaitable[None]] | None
     def __init__(self, *args: object, **kwargs: object) -> None: ...  # TypeError
     @property
     def connection(self) -> ServerConnection: ...

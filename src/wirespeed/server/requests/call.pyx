@@ -155,6 +155,9 @@ cdef class Call(Completion):
 
     cdef int start_c(self, object work) except -1:
         cdef Serving connection = self.connection
+        if self.first is not None:
+            work = launchers.after(self.first, work)
+            self.first = None
         if self.sink is not None:
             return self.sink.carry_c(self, work)
         self.running = connection.pool.start_c(work, self, self.variables)

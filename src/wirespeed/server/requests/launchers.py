@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import threading
 import weakref
@@ -28,6 +29,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.transport.loop import DEFAULT_SIZE, Workers
 
+T = TypeVar("T")
 Names = tuple[str, ...] | None
 
 # The jobs of threads that the calls of this context started, for code that must know when they end.
@@ -47,6 +49,24 @@ def call(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
 async def coroutine(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
     """Await the coroutine that a coroutine function returns."""
     return await call(function, values, names)
+
+
+async def after(first: Callable[[], Awaitable[None]], work: Coroutine[Any, Any, T]) -> T:
+    """Await what a request needs before its handler runs, then its handler."""
+    try:
+        await first()
+    except BaseException:
+        _discard(work)
+        raise
+    return await work
+
+
+def _discard(work: Coroutine[Any, Any, Any]) -> None:
+    """Close a coroutine that has not begun, and those that it would have awaited."""
+    for value in inspect.getcoroutinelocals(work).values():
+        if inspect.iscoroutine(value):
+            _discard(value)
+    work.close()
 
 
 async def at_once(function: Callable[..., Any], values: list[Any], names: Names) -> Any:
@@ -163,7 +183,6 @@ async def awaitable(function: Callable[..., Any], values: list[Any], names: Name
     return await value if isinstance(value, Awaitable) else value
 
 
-T = TypeVar("T")
 Launch: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 
 logger = logging.getLogger("wirespeed.server")

@@ -98,6 +98,12 @@ class TaskService:
             book = self._book = TaskRuntime(self.store, self.settings, loop)
         return book
 
+    def replace_store(self, store: TaskStore) -> None:
+        """Keep tasks in another store. RuntimeError: the server works on tasks already."""
+        if self._book is not None:
+            raise RuntimeError("the server works on tasks already: choose their store before")
+        self.store = store
+
     async def close(self) -> None:
         """End all work on tasks and close the store."""
         if self._book is not None:

@@ -51,6 +51,8 @@ class Tasks:
 
     def __init__(self, discovery: ServerDiscovery, extensions: ExtensionCatalog) -> None:
         self._extensions = extensions
+        self._new_store: Callable[[], TaskStore] | None = None  # None: one in memory
+        self._chosen = False  # whether the author chose the store
         self.service = None
         discovery.offers["tasks"] = lambda: None if self.service is None else _CAPABILITY
 
@@ -72,10 +74,20 @@ class Tasks:
         from wirespeed.server.tasks.extension import tasks_extension
         from wirespeed.tasks.store import MemoryTaskStore
 
+        self._chosen = store is not None
+        if store is None:
+            store = MemoryTaskStore() if self._new_store is None else self._new_store()
         settings = TaskSettings(_ms(ttl), _ms(max_ttl), _ms(poll_interval) or 1)
-        service = TaskService(MemoryTaskStore() if store is None else store, settings)
+        service = TaskService(store, settings)
         self._extensions.add(tasks_extension(service))
         self.service = service
+
+    def share(self, new_store: Callable[[], TaskStore]) -> None:
+        """Keep tasks in a store that other hosts share, where `use` names no store. RuntimeError:
+        the server works on tasks already."""
+        self._new_store = new_store
+        if self.service is not None and not self._chosen:
+            self.service.replace_store(new_store())
 
     def plan(
         self, name: str, support: TaskSupport, after: float | None, inline: bool

@@ -1,0 +1,39 @@
+"""What a server keeps in the store that its hosts share: made where a server has a cluster."""
+
+from __future__ import annotations
+
+from wirespeed.cluster.events import RedisEventStore
+from wirespeed.cluster.nonces import RedisSingleUse
+from wirespeed.cluster.store import Cluster
+from wirespeed.cluster.tasks import RedisTaskStore
+
+
+class SharedStores:
+    """The stores of one server.
+
+    Args:
+        cluster: Where they are.
+        name: The server's name.
+        secret: The secret of all hosts.
+
+    Attributes:
+        single_use: What its hosts accept once.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, secret: bytes) -> None:
+        self.cluster = cluster
+        self.single_use = RedisSingleUse(cluster, name)
+        self._name = name
+        self._secret = secret
+
+    def new_task_store(self) -> RedisTaskStore:
+        """A store for the tasks of the server."""
+        return RedisTaskStore(self.cluster, self._name, secret=self._secret)
+
+    def new_event_store(self) -> RedisEventStore:
+        """A store for the events of one listener."""
+        return RedisEventStore(self.cluster, self._name)
+
+    async def close(self) -> None:
+        """Let the connection go, at the end of the server's life."""
+        await self.cluster.release(self.single_use)
