@@ -295,6 +295,7 @@ class _Observer:
 
     def __init__(self, file: str | None, load: Callable[[], ProxyConfig]) -> None:
         self._file = file
+        self._folder: str | None = None  # with files of servers
         self._load = load
         self._places: list[ListenSpec] = []
         self._traces: SpanExporter | None = None
@@ -306,10 +307,23 @@ class _Observer:
         """Take what is served at which places. ``traces``: The provider of its spans."""
         self._proxy, self._places, self._traces = proxy, places, traces
         proxy.source = self._file
-        self._watch.polls = proxy.config.watch
+        self._adopt(proxy.config)
+
+    def _adopt(self, config: ProxyConfig) -> None:
+        """Watch what a configuration says."""
+        self._watch.polls = config.watch
+        if self._file is not None:
+            self._folder = config.servers_folder
+        self._watch.notice()
 
     def _files(self) -> list[str]:
         own = [] if self._file is None else [self._file]
+        if self._folder is not None:
+            from wirespeed.proxy.file import files_in
+
+            own.append(self._folder)  # it changes when a file comes or goes
+            with contextlib.suppress(OSError):
+                own += files_in(self._folder)
         return [*own, *(file for one in self._certificates() for file in one.files)]
 
     def _certificates(self) -> list[Certificate]:
@@ -324,7 +338,7 @@ class _Observer:
                 logger.warning("SIGHUP: there is no file to read again; --config FILE names one")
             return
         await self._proxy.reload_from(self._load)
-        self._watch.polls = self._proxy.config.watch
+        self._adopt(self._proxy.config)
 
     @property
     def drain_delay(self) -> float:

@@ -68,7 +68,10 @@ class Document:
         if not isinstance(document, dict):
             raise Fault("", 'expected an object with "mcpServers"')
         self.content = document
-        place, servers = _place(document)
+        self._take(*_place(document))
+
+    def _take(self, place: shapes.Place, servers: dict[str, Any]) -> None:
+        """Take the servers at a place."""
         self._key = ".".join(place.path)
         self.servers = Servers(self.source)
         self._bare = os.path.basename(self._folder) == shapes.GEMINI_FOLDER or any(
@@ -134,6 +137,19 @@ class Document:
         if texts.problem:
             raise ConfigError(f"{self.source}: {texts.problem}")
         return text
+
+
+class ServerDocument(Document):
+    """A file with the object of one server, whose name is that of the file without its ending."""
+
+    def _read(self, document: Any) -> None:
+        if not isinstance(document, dict) or any(
+            place.path and place.path[0] in document for place in shapes.PLACES
+        ):
+            raise Fault("", 'expected the object of one server, with "command" or "url"')
+        self.content = document
+        name = os.path.splitext(os.path.basename(self.source))[0]
+        self._take(shapes.Place((), "a file for each server"), {name: document})
 
 
 def _place(document: dict[str, Any]) -> tuple[shapes.Place, dict[str, Any]]:

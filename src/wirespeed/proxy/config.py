@@ -241,6 +241,8 @@ class ProxyConfig:
         name: The name of the proxy among others: session ids begin with it, so that a load balancer
             finds the proxy of a session, and metrics and the audit log have it. At most 64 letters,
             digits, ``-`` and ``_``. None makes one of the host's name and ``listen``.
+        servers_folder: The folder with a file for each of further servers, which the file of a
+            proxy names; ``backends`` has these, too. The command watches it. None: there is none.
         approvals: The file with the skills that are approved, for servers whose ``skills`` is
             ``"approved"``. ``wirespeed skill approve`` writes it. What is changed there holds from
             the next request on. Without the file, or with one that is not valid, nothing is
@@ -272,6 +274,7 @@ class ProxyConfig:
     admin: AdminConfig | None = None
     name: str | None = None
     tracing: bool = False
+    servers_folder: str | None = None
     approvals: str | None = None
     extensions: tuple[Extension, ...] = ()
     tool_search: ToolSearch | None = None

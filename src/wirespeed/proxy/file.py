@@ -7,14 +7,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from wirespeed.auth.access_token import PREFIX as PREFIX_OF_HASHES
 from wirespeed.auth.access_token import hash_token
 from wirespeed.config import ServerConfig
-from wirespeed.config.document import Document
+from wirespeed.config.document import Document, ServerDocument
 from wirespeed.errors import ConfigError
 from wirespeed.limits import Limits
 from wirespeed.proxy.backend_config import (
@@ -60,6 +60,10 @@ T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.proxy")
 
+# The files of a folder that have a server each, and how many there may be.
+ENDINGS = (".json", ".toml", ".yaml", ".yml")
+MAX_FILES = 1000
+
 # Keys of a server whose values are objects, and what is made of them.
 _OBJECTS: dict[str, Callable[..., Any]] = {
     "breaker": BreakerConfig,
@@ -97,10 +101,15 @@ def load(
             server without one. The text names the file, the place in it and what is expected there.
     """
     document = Document.load(path, environ)
-    servers = [server for server in document.servers.values() if server.enabled]
-    if not servers:
-        raise ConfigError(f"{document.source}: no server is enabled")
     top = document.convert("proxy", document.content.get("proxy", {}), TopKeys).given()
+    entries = [_Entry(name, document) for name in document.servers]
+    if "servers_folder" in top:
+        folder = document.expand("proxy.serversFolder", top["servers_folder"])
+        top["servers_folder"] = document.resolve(folder)
+        entries += _entries_of(document, top["servers_folder"], environ)
+    entries = [one for one in entries if one.document is None or one.server.enabled]
+    if not entries:
+        raise ConfigError(f"{document.source}: no server is enabled")
     if "listen" in top:
         top["listen"] = tuple(
             _listen(document, f"proxy.listen[{i}]", one) for i, one in enumerate(top["listen"])
@@ -138,9 +147,9 @@ def load(
         }
         top["admin"] = _made(document, "proxy.admin", AdminConfig, own)
     top.setdefault("listen", ())
-    top["backends"] = tuple(_backends(document, servers, on_fault or _left_out))
+    top["backends"] = tuple(_backends(entries, on_fault or _left_out))
     if on_missing is not None:
-        _look(document, servers, top, on_missing)
+        _look(document, entries, top, on_missing)
     return _made(document, "", ProxyConfig, top)
 
 
@@ -155,22 +164,78 @@ def _left_out(name: str, fault: ConfigError) -> None:
     logger.error("%s; the server %s is left out", fault, name)
 
 
+class _Entry(NamedTuple):
+    """The entry of a server.
+
+    Attributes:
+        document: The file that has it; None: the file cannot be read.
+        fault: Why not.
+    """
+
+    name: str
+    document: Document | None
+    fault: ConfigError | None = None
+
+    @property
+    def server(self) -> ServerConfig:
+        """The server. ConfigError: its file cannot be read."""
+        if self.document is None:
+            raise self.fault or ConfigError(f"{self.name} cannot be read")
+        return self.document.servers[self.name]
+
+
+def files_in(folder: str) -> list[str]:
+    """Return the files of a folder that have a server each, by name. OSError: it cannot be read."""
+    names = sorted(os.listdir(folder))
+    return [
+        os.path.join(folder, name)
+        for name in names
+        if not name.startswith(".") and name.endswith(ENDINGS)
+    ]
+
+
+def _entries_of(
+    document: Document, folder: str, environ: Mapping[str, str] | None
+) -> Iterator[_Entry]:
+    """The servers of a folder. One whose file cannot be read, or whose name is taken, has a fault
+    of its own. ConfigError: the folder cannot be read."""
+    try:
+        paths = files_in(folder)
+    except OSError as exc:
+        text = f"{document.source}: proxy.serversFolder: {folder}: {exc.strerror}"
+        raise ConfigError(text) from exc
+    if len(paths) > MAX_FILES:
+        raise ConfigError(
+            f"{document.source}: proxy.serversFolder: {folder} has more than {MAX_FILES} files"
+        )
+    taken = dict.fromkeys(document.servers, document.source)
+    for path in paths:
+        name = os.path.splitext(os.path.basename(path))[0]
+        if name in taken:
+            fault = ConfigError(f"{path}: {taken[name]} has a server {name} already")
+            logger.error("%s", fault)
+            continue
+        taken[name] = path
+        try:
+            yield _Entry(name, ServerDocument.load(path, environ))
+        except ConfigError as exc:
+            yield _Entry(name, None, exc)
+
+
 def _backends(
-    document: Document,
-    servers: list[ServerConfig],
-    on_fault: Callable[[str, ConfigError], BackendConfig | None],
+    entries: list[_Entry], on_fault: Callable[[str, ConfigError], BackendConfig | None]
 ) -> Iterator[BackendConfig]:
     """The servers, as far as their entries are right. ConfigError: none is."""
     first: ConfigError | None = None
     n_found = 0
-    for server in servers:
+    for entry in entries:
         try:
-            found: BackendConfig | None = _backend(document, server)
+            found: BackendConfig | None = _backend(entry)
         except ConfigError as exc:
             first = first or exc
-            if len(servers) == 1:
+            if len(entries) == 1:
                 raise
-            found = on_fault(server.name, exc)
+            found = on_fault(entry.name, exc)
         if found is not None:
             n_found += 1
             yield found
@@ -180,7 +245,7 @@ def _backends(
 
 def _look(
     document: Document,
-    servers: list[ServerConfig],
+    entries: list[_Entry],
     top: dict[str, Any],
     on_missing: Callable[[str | None, str], None],
 ) -> None:
@@ -190,13 +255,13 @@ def _look(
     if (audit := top.get("audit")) is not None and (fault := fault_of(audit.to)) is not None:
         on_missing(None, f"{document.source}: proxy.audit: {fault}")
     targets = {one.name: one.target for one in top["backends"]}
-    for server in servers:
-        target = targets.get(server.name)
-        if isinstance(target, Stdio):
+    for name, of_server, _ in entries:
+        target = targets.get(name)
+        if isinstance(target, Stdio) and of_server is not None:
             for field, reason in launch_faults(target):
                 key = "proxy.process" if field == "user" else field
-                place = f"{document.place(server.name)}.{key}"
-                on_missing(server.name, f"{document.source}: {place}: {reason}")
+                place = f"{of_server.place(name)}.{key}"
+                on_missing(name, f"{of_server.source}: {place}: {reason}")
 
 
 def _audit(document: Document, keys: str | AuditKeys) -> AuditConfig:
@@ -260,7 +325,10 @@ def _expanded(document: Document, place: str, keys: Keys) -> dict[str, Any]:
     return found
 
 
-def _backend(document: Document, server: ServerConfig) -> BackendConfig:
+def _backend(entry: _Entry) -> BackendConfig:
+    server = entry.server
+    document = entry.document
+    assert document is not None
     place = document.place(server.name)
     if server.auth is not None and server.auth.type == "oauth":
         raise ConfigError(

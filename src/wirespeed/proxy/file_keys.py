@@ -405,6 +405,7 @@ TopKeys: Any = _keys(
     slow_client_timeout=_seconds("Seconds until a client that does not read is disconnected."),
     admin=AdminKeys,
     tracing="Whether requests are traced with OpenTelemetry; OTEL_… says how.",
+    servers_folder="A folder with a file for each of further servers, which is watched as well.",
     approvals="The file with the skills that are approved, for servers with skills approved.",
     extensions=Annotated[
         tuple[str, ...],

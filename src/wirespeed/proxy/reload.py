@@ -27,8 +27,9 @@ SHOWN = frozenset({"prefix", "tools", "lite", "required", "tool_search", "hooks"
 # What holds from the next connection of a client on, or at once.
 LIVE = frozenset(
     {
-        *("backends", "listen", "limits", "shutdown_grace", "drain_delay", "page_size", "watch"),
-        *("ready_within", "rate", "principals", "auth", "tool_search", "approvals", "extensions"),
+        *("backends", "servers_folder", "listen", "limits", "shutdown_grace", "drain_delay"),
+        *("page_size", "watch", "ready_within", "rate", "principals", "auth", "tool_search"),
+        *("approvals", "extensions"),
     }
 )
 

@@ -155,6 +155,10 @@ class FileWatch:
     def _look(self) -> dict[str, Stamp]:
         return {path: _stamp(path) for path in self._files()}
 
+    def notice(self) -> None:
+        """Look at files that are new among them: what changes from now on counts."""
+        self._has_changed(self._look())
+
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Watch meanwhile. Several may do so at once."""
