@@ -22,7 +22,7 @@ from wirespeed import (
     SQLiteEventStore,
     User,
 )
-from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore
+from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore, SessionHosts
 from wirespeed.core import Lease
 from wirespeed.middleware import CacheResults, LimitRate, LimitResponses, Retry, Timing
 from wirespeed.skills import Skill, SkillCatalog, SkillEntry, SkillLimits, SkillResource
@@ -394,6 +394,8 @@ event_stores: list[EventStore] = [
     LogOfEvents(),
     server,  # type: ignore[list-item]
 ]
+hosts = SessionHosts(Cluster("redis://store"), "s", "https://10.0.0.5:8443", secret=b"x" * 16)
+on_any_host = HttpOptions(directory=hosts)
 
 
 async def hold(server: Server) -> AsyncIterator[int]:

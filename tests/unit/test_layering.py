@@ -132,7 +132,8 @@ INSIDE = {
     "cluster": """
         clients
         store
-        events nonces tasks
+        events nonces tasks records
+        sessions
     """,
     "skills": """
         model

@@ -1,3 +1,4 @@
 from wirespeed.cluster.events import RedisEventStore as RedisEventStore
+from wirespeed.cluster.sessions import SessionHosts as SessionHosts
 from wirespeed.cluster.store import Cluster as Cluster
 from wirespeed.cluster.tasks import RedisTaskStore as RedisTaskStore

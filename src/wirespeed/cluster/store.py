@@ -136,6 +136,7 @@ class Cluster:
         self._work: set[asyncio.Task[None]] = set()
         self._changed = -math.inf  # when the state became up or down
         self._attempts = 0  # to come back, in a row
+        self._hurried = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Cluster {self._name} {self._state}>"
@@ -150,6 +151,10 @@ class Cluster:
     def up_for(self) -> float:
         """Seconds since the store answered first, or came back; 0 while it is not up."""
         return time.monotonic() - self._changed if self._state == "up" else 0.0
+
+    def hurry(self) -> None:
+        """Try at once to reach a store that is lost: another host reaches it."""
+        self._hurried.set()
 
     # -- users -----------------------------------------------------------------------------------
 
@@ -320,7 +325,10 @@ class Cluster:
         assert self._client is not None
         await _close(self._client)
         while True:
-            await asyncio.sleep(self._returns.pause(self._attempts))
+            self._hurried.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with asyncio.timeout(self._returns.pause(self._attempts)):
+                    await self._hurried.wait()
             self._attempts += 1
             client = self._make()
             try:

@@ -76,6 +76,11 @@ class HttpService(ABC):
         connection of one client, or over HTTP of its session.
         """
 
+    def session_messages(self, connection: "SessionConnection", /) -> tuple[bytes, ...] | None:
+        """Return the messages, as JSON text, that give a new connection the state of this one:
+        ``initialize`` first. None, the default: its session cannot move to another host."""
+        return None
+
     def http_target(
         self, options: "HttpOptions", *, loop: asyncio.AbstractEventLoop, pool: "TaskPool"
     ) -> "HttpTarget":

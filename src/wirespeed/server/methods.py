@@ -91,6 +91,9 @@ def check_offered(discovery: ServerDiscovery, method: str) -> None:
         raise ProtocolError(codes.METHOD_NOT_FOUND, f"This server has no {need}: {method}")
 
 
+DEFAULT_LEVEL = LOG_LEVELS.index("info")
+
+
 class State:
     """The state of a legacy connection: what its handshake settled, and what handlers keep."""
 
@@ -108,7 +111,7 @@ class State:
     def __init__(self) -> None:
         self.capabilities: dict[str, Any] = {}
         self.client_info: dict[str, Any] | None = None
-        self.log_level = LOG_LEVELS.index("info")
+        self.log_level = DEFAULT_LEVEL
         # notifications that something waits for, by method
         self.heard: dict[str, Callable[[Message], object]] = {}
         self.progress: dict[int | str, OnProgress] = {}  # of our questions, by token

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wirespeed.peer.service import HttpService
+from wirespeed.protocol.revisions import LOG_LEVELS
 from wirespeed.server.asking.roots import RootsListeners
 from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.extensions import ExtensionCatalog
 from wirespeed.server.feature_catalogs import PromptCatalog, ResourceCatalog
+from wirespeed.server.methods import DEFAULT_LEVEL
 from wirespeed.server.middleware.stack import MiddlewareStack
 from wirespeed.server.permissions import Visibility, checked_words
+from wirespeed.server.requests.call import Handshake
 from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.tasks.catalog import Tasks
 from wirespeed.server.tools.catalog import ToolCatalog
@@ -328,6 +331,30 @@ class McpService(HttpService):
         if self.stores is not None and options.event_store is None:
             options = msgspec.structs.replace(options, event_store=self.stores.new_event_store())
         return super().http_target(options, loop=loop, pool=pool)
+
+    def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
+        """As `HttpService.session_messages`. What handlers keep for a session does not move."""
+        revision, state = connection.revision, connection.state
+        if revision is None:
+            return None
+        hello = {
+            "protocolVersion": revision.version,
+            "capabilities": state.capabilities,
+            "clientInfo": state.client_info,
+        }
+        said: list[tuple[str, dict[str, Any]]] = [("initialize", hello)]
+        if connection.handshake == Handshake.INITIALIZED:
+            said.append(("notifications/initialized", {}))
+        if state.log_level != DEFAULT_LEVEL:
+            said.append(("logging/setLevel", {"level": LOG_LEVELS[state.log_level]}))
+        said += [("resources/subscribe", {"uri": uri}) for uri in sorted(connection.changes.uris)]
+        return tuple(
+            msgspec.json.encode(
+                {"jsonrpc": "2.0", "method": method, "params": params}
+                | ({} if method.startswith("notifications/") else {"id": number})
+            )
+            for number, (method, params) in enumerate(said)
+        )
 
     def well_known(self, path: str) -> Mapping[str, HttpTarget]:
         """The targets at further paths, where the server is served at a path."""

@@ -82,6 +82,10 @@ class User(str):
         return user
 
 
+# The `User.data` of a request that another host has passed on: that of the session's user.
+OF_SESSION = object()
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The refusal of a client: the answer to its opening handshake.
 

@@ -19,6 +19,8 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly TaskPool pool
     cdef readonly Streams streams
     cdef readonly Sessions sessions    # None in stateless mode
+    cdef readonly object directory     # SessionDirectory: of the sessions of other hosts; or None
+    cdef dict locating                 # by id: the tasks that find sessions there
     cdef SessionConnection spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session
@@ -29,6 +31,9 @@ cdef class StreamableHttp(HttpTarget):
     cdef Response accepted             # which responses it allows
     cdef readonly bint draining
 
+    cdef int serve_here_c(
+        self, Exchange exchange, Slab slab, const uint8_t *p, size_t n
+    ) except -1
     cdef int post_c(
         self, McpExchange ex, HttpHead head, Slab slab, const uint8_t *p, size_t n
     ) except -1

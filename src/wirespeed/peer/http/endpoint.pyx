@@ -27,24 +27,42 @@ from wirespeed.peer.http.sessions cimport SessionEntry, SessionLink, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 
+import asyncio
+import logging
+import re
 from functools import partial
 
+from wirespeed._core.reply_route import MemoryReply
+from wirespeed.errors import ProtocolError
 from wirespeed.peer.http.exchange import SESSION_OVER, dismiss_all, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.http_session import HttpSession
-from wirespeed.peer.http.sessions import SessionLimit
+from wirespeed.peer.http.sessions import SessionElsewhere, SessionLimit
 from wirespeed.protocol.revisions import REVISIONS
+from wirespeed.transport.gate import Refused
 from wirespeed.transport.http.exchange import WrongWorker
+from wirespeed.transport.options import OF_SESSION, Refusal, User
 from wirespeed.transport.service import Peer
 
 cdef enum:
     MAX_FREE = 256        # lanes that are kept for the next requests
+    MAX_TRIES = 3         # to find the host of a session, for one request
+    ADOPTION = 10         # seconds for a message to a session that is made again
 
 cdef dict RESPONSES = {"auto": AUTO, "json": JSON, "sse": EVENTS}
 cdef uint64_t DECIDING = (
     (<uint64_t> 1 << <int> MCP_PROTOCOL_VERSION) | (<uint64_t> 1 << <int> MCP_SESSION_ID)
 )
+cdef object UNSURE = Refusal(
+    503, "it is not sure that this host still has the session", {"Retry-After": "1"}
+)
+cdef tuple BUSY = (503, "the session is not found now: try again", [("Retry-After", "1")])
 cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
+
+
+logger = logging.getLogger("wirespeed.server")
+
+cdef object is_id = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9]{1,4}\.[A-Za-z0-9_-]{32}").fullmatch
 
 
 cdef inline bint is_value(Span value, bytes text) noexcept:
@@ -87,7 +105,12 @@ cdef class StreamableHttp(HttpTarget):
                 loop, name=options.name, ttl=options.session_ttl,
                 max_sessions=options.max_sessions,
                 max_per_principal=options.max_sessions_per_principal,
+                on_ended=None if options.directory is None else self._session_ended,
             )
+            self.directory = options.directory
+        if self.directory is not None:
+            self.locating = {}
+            self.directory.join(self, self.sessions.name)
 
     cdef Exchange exchange_c(self):
         cdef McpExchange ex = McpExchange.__new__(McpExchange)
@@ -96,7 +119,19 @@ cdef class StreamableHttp(HttpTarget):
         return ex
 
     cdef int take_c(self, Exchange exchange, Slab slab, const uint8_t *p, size_t n) except -1:
-        cdef HttpHead head = exchange.head_c()
+        try:
+            return self.serve_here_c(exchange, slab, p, n)
+        except SessionElsewhere as exc:
+            body = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
+            self._elsewhere(exchange, exc.id, exc.host, body)
+        return 0
+
+    cdef int serve_here_c(
+        self, Exchange exchange, Slab slab, const uint8_t *p, size_t n
+    ) except -1:
+        """Answer a request. SessionElsewhere, WrongWorker: it is of a session of another host, or
+        of another process of this one."""
+        cdef HttpHead head = exchange.read_head_c()
         cdef Span value
         cdef SessionEntry session
         if head.method_c == POST:
@@ -274,14 +309,26 @@ cdef class StreamableHttp(HttpTarget):
         return session
 
     cdef SessionEntry known_c(self, Exchange ex, Span value):
-        """The session with an id; None: there is none. WrongWorker: another process has it."""
+        """The session with an id; None: there is none. WrongWorker, SessionElsewhere: another
+        process or host has it."""
         cdef str id = joined(text_of(value))
         cdef SessionEntry session = self.sessions.find(id, ex.principal)
         if session is not None and session.connection.link is not None:
+            if self.directory is not None:
+                if not self.directory.may_serve(id):
+                    raise Refused(UNSURE)
+                if ex.user is not None and ex.user.data is OF_SESSION:
+                    opener = session.connection.peer.user
+                    ex.user = User(ex.user, ex.user.scopes, None if opener is None else opener.data)
             return session                     # else it ended in this turn
-        worker = self.sessions.owner(id)
+        where = None if self.directory is None else self.directory.host_of(id)
+        if isinstance(where, str):
+            raise SessionElsewhere(id, where)
+        worker = self.sessions.owner(id) if where is None else where
         if worker is not None:
             raise WrongWorker(worker)
+        if self.directory is not None and is_id(id):
+            raise SessionElsewhere(id, None)
         return None
 
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1:
@@ -334,10 +381,10 @@ cdef class StreamableHttp(HttpTarget):
     def _make_link(self, client):
         return SessionLink(self.loop, client)
 
-    def _open(self, id):
+    def _open(self, id, streams_name=None, epoch=0):
         """A new session."""
         cdef SessionConnection client = self.connect_c(False)
-        session = HttpSession(id, client, self.streams)
+        session = HttpSession(id, client, self.streams, streams_name, epoch)
         client.closed.add_done_callback(lambda _: self.sessions.end(session))
         (<SessionLink> client.link).carry = session.carry
         (<SessionLink> client.link).session = session
@@ -376,12 +423,108 @@ cdef class StreamableHttp(HttpTarget):
         """No request waits for a lane that is gone."""
         dismiss_all(lane, "the server is gone")
 
+    # -- several hosts ---------------------------------------------------------------------------
+
+    def _elsewhere(self, Exchange exchange, id, host, body, n_tries=0):
+        """Answer a request of a session that this process does not have."""
+        if self.directory.is_passed_on(exchange.headers):
+            exchange.respond(421)              # the sender looks for it
+        elif n_tries > MAX_TRIES:
+            refuse(exchange, *BUSY)
+        elif host is None:
+            self.streams.run(self._locate(exchange, id, None, body, n_tries))
+        else:
+            self.directory.pass_on(
+                exchange, host, body, partial(self._not_passed, exchange, id, host, body, n_tries)
+            )
+
+    def _not_passed(self, Exchange exchange, id, host, body, n_tries, lost):
+        """A host does not have the session, or is not reached."""
+        lost_by = host if lost else None
+        self.streams.run(self._locate(exchange, id, lost_by, body, n_tries + 1))
+
+    async def _locate(self, Exchange exchange, id, lost_by, body, n_tries):
+        """Find the session of a request, or adopt it, and answer the request."""
+        known = self.locating.get(id)
+        if known is None:
+            known = self.locating[id] = self.loop.create_task(self._found(exchange, id, lost_by))
+            known.add_done_callback(lambda _: self.locating.pop(id, None))
+        try:
+            found = await asyncio.shield(known)
+        except (ProtocolError, SessionLimit):
+            found = None
+        except Exception as exc:
+            logger.error("internal error while a session is looked for", exc_info=exc)
+            found = None
+        if exchange.carrier is None:
+            return                             # the client is gone
+        if found is None:
+            refuse(exchange, *BUSY)
+        elif not found:
+            refuse(exchange, 404, SESSION_OVER)
+        else:
+            host = self.directory.host_of(id)
+            if isinstance(host, str):
+                self._elsewhere(exchange, id, host, body, n_tries + 1)
+            else:
+                exchange.carrier.take_again(exchange, body)
+
+    async def _found(self, Exchange exchange, id, lost_by):
+        """Whether a process has a session; this one adopts it if none does."""
+        self.sessions.check_room(exchange.principal)
+        found = await self.directory.find(id, exchange.principal, lost_by)
+        return found if isinstance(found, bool) else await self._adopt(exchange, id, found)
+
+    async def _adopt(self, Exchange exchange, id, record):
+        """Make a session again from its record. Returns whether that succeeded."""
+        cdef SessionConnection client
+        state = record.state
+        session = self._open(id, state.streams, record.epoch)
+        client = session.connection
+        client.principal = exchange.principal
+        client.peer = Peer(exchange.address, exchange.user)
+        for message in state.messages:
+            answered = self.loop.create_future()
+            reply = MemoryReply(on_done=lambda _: answered.done() or answered.set_result(None))
+            client.session.receive_message(message, reply)
+            client.link.deliver()
+            await asyncio.wait([answered], timeout=ADOPTION)
+        if client.revision is None or client.link is None:
+            client.abort()
+            self.directory.ended(id, for_good=True)
+            return False
+        self.sessions.add(session, exchange.principal)
+        return True
+
+    def _session_ended(self, id):
+        self.directory.ended(id, for_good=not self.draining)
+
+    def used_since(self, double when):
+        """The sessions that were used after a time of the monotonic clock."""
+        return self.sessions.used_since(when)
+
+    def state_of(self, session):
+        """The messages that give a new connection the state of a session; None: it cannot move."""
+        return self.service.session_messages(session.connection)
+
+    def drop_session(self, session):
+        """End a session here, which another process has now."""
+        self.directory.ended(session.id, for_good=False)
+        self.sessions.end(session)
+
+    def drop_sessions(self):
+        """End all sessions here, which others may have now."""
+        for session in self.sessions.used_since(-1.0):
+            self.drop_session(session)
+
     # -- the end -------------------------------------------------------------------------------
 
     def share(self, int worker, int n):
         """Name this process in the ids of sessions."""
         if self.sessions is not None:
             self.sessions.share(worker, n)
+        if self.directory is not None:
+            self.directory.share(worker)
 
     def drain(self):
         """End the sessions: their requests are answered, their streams closed."""
@@ -406,5 +549,7 @@ cdef class StreamableHttp(HttpTarget):
             self.sessions.close()
 
     async def aclose(self):
-        """Wait for the event store."""
+        """Wait for the event store, and leave the other hosts."""
         await self.streams.aclose()
+        if self.directory is not None:
+            await self.directory.leave(self)

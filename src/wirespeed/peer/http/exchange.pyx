@@ -15,7 +15,9 @@ import time
 import msgspec
 
 from wirespeed._core.framing.base cimport FrameWriter
+from wirespeed._core.inflight cimport InFlight, InFlightSlot, inflight_id
 from wirespeed._core.outbox cimport Outbox
+from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.http.exchange cimport Carrier, Exchange
@@ -214,6 +216,8 @@ cdef class McpExchange(Exchange):
             self.more_fields = self.more_fields.replace(line, b"")
             if self.status == 0 and self.carrier is not None:
                 self.carrier.output.fields = JSON_FIELDS + self.more_fields
+        elif self.target.directory is not None:
+            self.target.directory.opened()
         return 0
 
     cdef bytes line_of_opened_c(self):
@@ -263,6 +267,19 @@ cdef class McpExchange(Exchange):
         self.gone = False
         carrier.exchange = self
 
+    def request_ids(self):
+        """The ids of its requests that are not answered, JSON text."""
+        cdef InFlight inflight = self.client.session.inflight
+        cdef InFlightSlot *slot
+        cdef Span id
+        cdef list found = []
+        for ref in inflight.routed_c(self):
+            slot = inflight.slot_c(ref)
+            if slot is not NULL:
+                id = inflight_id(slot)
+                found.append((<const char *> id.p)[:id.n])
+        return found
+
     def pause(self, retry):
         """Close the connection to the stream; the client comes back for the rest. ``retry``: the
         seconds until then; None for the option of the server. Returns whether the client will come
@@ -299,8 +316,10 @@ cdef class McpExchange(Exchange):
         return 0
 
     cdef int drained_c(self) except -1:
-        if self.client is not None:            # else the request waits for the gate
+        if self.client is not None:
             self.client.on_drained()
+        else:                                  # it waits for the gate, or another host answers it
+            Exchange.drained_c(self)
         return 0
 
     cdef int drain_c(self) except -1:
@@ -425,6 +444,15 @@ cdef class Streams:
                     exchange.open_events()
                 exchange.send_text(b":\n\n")
             part[exchange] = output_of(wire)
+
+    async def events_of(self, str name not None, n):
+        """The events after number ``n`` of a stream that another process has begun; None if some
+        are missing."""
+        try:
+            return await value_of(self.store.after(name, n))
+        except Exception as exc:
+            self.quiet.log(logging.ERROR, "a stream cannot be resumed: %s", exc)
+            return None
 
     def run(self, work):
         """Run something for a stream; `aclose` waits for it."""

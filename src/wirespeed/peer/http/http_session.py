@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import re
 import secrets
@@ -9,9 +10,13 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from wirespeed._core.envelope import parse
 from wirespeed.peer.http.event_store import EventLog
 from wirespeed.peer.http.exchange import dismiss_all, refuse
 from wirespeed.peer.http.sessions import SessionEntry
+from wirespeed.protocol import codes
 
 if TYPE_CHECKING:
     from wirespeed.peer.connection import SessionConnection
@@ -22,10 +27,38 @@ logger = logging.getLogger("wirespeed.server")
 MAX_RESUMABLE = 64  # streams of a session that have ended and can still be resumed
 MAX_GETS = 8  # open GETs of a session
 MAX_DIGITS = 18  # of the number of an event
+MAX_NAMED = 8  # ids of requests in the name of a stream
+MAX_ID = 64  # bytes of one of them
 _DIGITS = re.compile("[0-9]+")
 
 
+_CUT_OFF = msgspec.json.encode(
+    {
+        "code": codes.CUT_OFF,
+        "message": "the host of the request was lost: the request may have taken effect",
+    }
+)
 UNKNOWN_EVENT = "the stream cannot be resumed after this Last-Event-ID"
+
+
+def _encoded(id: bytes) -> str:
+    """The id of a request, JSON text, in the name of a stream; empty for a long one."""
+    return base64.urlsafe_b64encode(id).decode() if len(id) <= MAX_ID else ""
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        id = base64.urlsafe_b64decode(text)
+        msgspec.json.decode(id, type=str | int)
+    except ValueError:
+        return b""
+    return id
+
+
+def _answered(event: bytes) -> bytes:
+    """The id of the request that an event answers, JSON text; empty for another message."""
+    message = parse(event)
+    return (message.raw_id or b"") if message.kind in ("result", "error") else b""
 
 
 class _Get:
@@ -58,30 +91,48 @@ class HttpSession(SessionEntry):
     What the server says of its own accord goes to the GET that was opened last. While none is open
     it waits, `Limits.output_high` bytes of it; then the oldest messages are dropped.
 
-    Attributes:
+    The name of a stream has the name of all of them, the epoch, a number, and what it answers: the
+    ids of requests in Base64, or nothing for the answer to a GET.
+
+    Args:
         id: The value of ``Mcp-Session-Id``.
         connection: What serves its requests.
+        streams: What the streams of the endpoint share.
+        streams_name: The beginning of the names of its streams; None makes one.
+        epoch: How many processes have had the session before.
+
+    Attributes:
+        id, connection, streams_name: As above.
         resumable: Whether events are kept, so that they have ids.
     """
 
     __slots__ = (
         "_absent",
+        "_epoch",
         "_gets",
-        "_key",
         "_logs",
         "_n_logs",
         "_queue",
         "_queued",
         "_streams",
         "resumable",
+        "streams_name",
     )
 
-    def __init__(self, id: str, connection: SessionConnection, streams: Streams) -> None:
+    def __init__(
+        self,
+        id: str,
+        connection: SessionConnection,
+        streams: Streams,
+        streams_name: str | None = None,
+        epoch: int = 0,
+    ) -> None:
         super().__init__(id, connection)
         self._streams = streams
         self.resumable = streams.store is not None
         # The id is a secret, which a store need not know.
-        self._key = secrets.token_urlsafe(9)
+        self.streams_name = streams_name or secrets.token_urlsafe(9)
+        self._epoch = epoch
         self._n_logs = 0
         self._logs: dict[str, EventLog] = {}  # by name, the oldest first
         self._gets: list[_Get] = []  # the newest last
@@ -137,12 +188,11 @@ class HttpSession(SessionEntry):
             return
         name, _, number = last_event_id.rpartition("-")
         log = self._logs.get(name)
-        if (
-            log is None
-            or len(number) > MAX_DIGITS
-            or not _DIGITS.fullmatch(number)
-            or (int(number) > log.n)
-        ):
+        if len(number) > MAX_DIGITS or not _DIGITS.fullmatch(number):
+            refuse(exchange, 400, UNKNOWN_EVENT)
+        elif log is None and self._is_older(name):
+            self._streams.run(self._resume_older(exchange, name, int(number)))
+        elif log is None or int(number) > log.n:
             refuse(exchange, 400, UNKNOWN_EVENT)
         elif log.own:
             self._resume_own(exchange, log, int(number))
@@ -152,8 +202,12 @@ class HttpSession(SessionEntry):
             self._streams.run(self._resume(exchange, log, int(number)))
 
     def _open_new(self, exchange: McpExchange) -> None:
-        get = _Get(exchange, None, True)
         exchange.open_stream()
+        self._go_on(exchange)
+
+    def _go_on(self, exchange: McpExchange) -> None:
+        """Send what the server says from now on."""
+        get = _Get(exchange, None, True)
         if self.resumable:
             get.log = self.new_log()
             self.prime(exchange, get.log)
@@ -202,6 +256,42 @@ class HttpSession(SessionEntry):
                 exchange.send_event(data, id=log.id_of(n))
             if n == log.n:
                 return True
+
+    # -- streams of a process that had the session before ----------------------------------------
+
+    def _is_older(self, name: str) -> bool:
+        """Whether a stream may be one of an earlier epoch."""
+        key, _, rest = name.partition(".")
+        epoch = rest.partition(".")[0]
+        return (
+            self.resumable
+            and key == self.streams_name
+            and len(epoch) <= MAX_DIGITS
+            and _DIGITS.fullmatch(epoch) is not None
+            and int(epoch) < self._epoch
+        )
+
+    async def _resume_older(self, exchange: McpExchange, name: str, n: int) -> None:
+        ids = name.split(".")[3:]
+        events = await self._streams.events_of(name, n)
+        if events is None and n == 0 and not ids:
+            events = ()  # nothing was said there
+        if exchange.gone:
+            return
+        if events is None:
+            refuse(exchange, 400, UNKNOWN_EVENT)
+            return
+        exchange.open_stream()
+        for number, data in events:
+            exchange.send_event(data, id=f"{name}-{number}")
+        if not ids:
+            self._go_on(exchange)  # in another stream: the earlier process may still write to this
+            return
+        answered = {b"", *(_answered(data) for _, data in events)}
+        for id in map(_decoded, ids):
+            if id not in answered:
+                exchange.send_event(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, _CUT_OFF))
+        exchange.close_stream()
 
     def _add_get(self, get: _Get) -> None:
         get.exchange.on_gone = partial(self._gone, get)
@@ -255,7 +345,10 @@ class HttpSession(SessionEntry):
         store = self._streams.store
         assert store is not None
         self._n_logs += 1
-        log = EventLog(store, f"{self._key}.{self._n_logs}", route, self._streams.quiet)
+        parts = [self.streams_name, str(self._epoch), str(self._n_logs)]
+        if route is not None:
+            parts += map(_encoded, route.request_ids()[:MAX_NAMED] or [b""])
+        log = EventLog(store, ".".join(parts), route, self._streams.quiet)
         self._logs[log.name] = log
         if len(self._logs) > MAX_RESUMABLE:
             used = [get.log for get in self._gets]

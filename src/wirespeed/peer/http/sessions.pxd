@@ -5,7 +5,7 @@ from wirespeed.transport.link cimport Link
 cdef class SessionEntry:
     cdef readonly str id
     cdef readonly SessionConnection connection    # what serves its requests
-    cdef bytes principal               # of the client that opened it, or None
+    cdef readonly bytes principal      # of the client that opened it, or None
     cdef double used                   # when its last request came, on the monotonic clock
     cdef double rested                 # when its last answer was complete
 
@@ -16,11 +16,13 @@ cdef class Sessions:
     cdef object loop
     cdef double ttl
     cdef Py_ssize_t max_sessions, max_per_principal
-    cdef str name, prefix              # of ids
+    cdef readonly str name             # in ids
+    cdef str prefix                    # of ids
     cdef int worker, n_workers
     cdef object by_id                  # OrderedDict
     cdef dict owned                    # sessions of each principal
     cdef object timer
+    cdef object on_ended               # called with the id of a session that has ended; or None
 
     cpdef SessionEntry find(self, str id, bytes principal)
     cdef int use_c(self, SessionEntry session) except -1

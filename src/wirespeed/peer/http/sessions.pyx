@@ -73,6 +73,20 @@ class SessionLimit(Exception):
         self.status = status
 
 
+class SessionElsewhere(Exception):
+    """A request is of a session that this process does not have.
+
+    Attributes:
+        id: The session's id.
+        host: The URL of the host that has the session; None: that is not known.
+    """
+
+    def __init__(self, str id not None, str host):
+        super().__init__(id)
+        self.id = id
+        self.host = host
+
+
 @cython.final
 cdef class Sessions:
     """The sessions of one server in one process, the one that was used least recently first.
@@ -86,11 +100,14 @@ cdef class Sessions:
         max_sessions: The most sessions.
         max_per_principal: The most sessions of one principal. Clients without credentials have no
             principal, so that ``max_sessions`` alone limits them.
+        on_ended: Called with the id of each session that has ended; or None.
     """
 
     def __init__(
-        self, loop, *, str name, double ttl, Py_ssize_t max_sessions, Py_ssize_t max_per_principal
+        self, loop, *, str name, double ttl, Py_ssize_t max_sessions, Py_ssize_t max_per_principal,
+        on_ended=None,
     ):
+        self.on_ended = on_ended
         self.loop = loop
         self.ttl = ttl
         self.max_sessions = max_sessions
@@ -131,12 +148,21 @@ cdef class Sessions:
     def open(self, bytes principal, make):
         """A new session, made by ``make`` of its id. SessionLimit: there are too many."""
         cdef SessionEntry session
+        self.check_room(principal)
+        # an id is unguessable and has visible ASCII characters only
+        session = make(self.prefix + secrets.token_urlsafe(ID_BYTES))
+        self.add(session, principal)
+        return session
+
+    def check_room(self, bytes principal):
+        """SessionLimit: there are too many sessions for one more of a principal."""
         if len(self.by_id) >= self.max_sessions:
             raise self.full_c(f"the server has {self.max_sessions} sessions", 503)
         if principal is not None and self.owned.get(principal, 0) >= self.max_per_principal:
             raise self.full_c(f"this client has {self.max_per_principal} sessions", 429)
-        # an id is unguessable and has visible ASCII characters only
-        session = make(self.prefix + secrets.token_urlsafe(ID_BYTES))
+
+    def add(self, SessionEntry session not None, bytes principal):
+        """Take in a session, which is used now."""
         session.principal = principal
         session.used = monotonic()
         self.by_id[session.id] = session
@@ -144,7 +170,16 @@ cdef class Sessions:
             self.owned[principal] = self.owned.get(principal, 0) + 1
         if self.timer is None:
             self.timer = self.loop.call_later(self.ttl, self._expire)
-        return session
+
+    def used_since(self, double when):
+        """The sessions that were used after a time of the monotonic clock."""
+        cdef SessionEntry session
+        cdef list found = []
+        for session in reversed(self.by_id.values()):
+            if session.used <= when:
+                break
+            found.append(session)
+        return found
 
     cpdef SessionEntry find(self, str id, bytes principal):
         """The session with this id, which is used now. None: there is none, or it belongs to
@@ -160,6 +195,8 @@ cdef class Sessions:
         if self.by_id.pop(session.id, None) is not None:
             self.disown_c(session.principal)
             session.close()
+            if self.on_ended is not None:
+                self.on_ended(session.id)
 
     def drain(self):
         """Drain all sessions."""

@@ -19,7 +19,7 @@ from wirespeed._core.framing.http.rfc9112 cimport (
 )
 from wirespeed._core.framing.http.framer cimport HttpFramer
 from wirespeed._core.framing.http.head cimport HttpHead
-from wirespeed._core.slab cimport Lease
+from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
 from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
@@ -506,9 +506,9 @@ cdef class HttpConnection(Carrier):
     cdef int pass_on_c(self, Exchange exchange, int worker, Span body) except -1:
         """Give the connection to another process, with this request and what was read behind it."""
         cdef HttpConnection me = self
-        cdef HttpHead head = self.framer.head
+        cdef HttpHead head = exchange.read_head_c()
         cdef bytes text = PyBytes_FromStringAndSize(<const char *> body.p, <Py_ssize_t> body.n)
-        cdef bytes data = head.raw
+        cdef bytes data = exchange.head
         if head.chunked or head.expects_continue:      # the body has been read and joined
             lines = [
                 line for line in data.split(b"\r\n")
@@ -590,6 +590,21 @@ cdef class HttpConnection(Carrier):
         if self.link is not None:
             self.rest_c(exchange)
             self.link.update_reading()
+            self.link.flush_now()
+
+    def take_again(self, Exchange exchange not None, bytes body not None):
+        """Let the target answer a request whose answer had to wait for something."""
+        cdef Slab slab = Slab.borrow(body)
+        try:
+            exchange.target.take_c(exchange, slab, slab.base, slab.capacity)
+        except WrongWorker as exc:
+            self.pass_on_c(exchange, exc.worker, Span(slab.base, slab.capacity))
+        except Refused as exc:
+            self._refuse(exchange, exc.refusal)
+        except Exception as exc:
+            self._failed(exchange, exc)
+        if self.link is not None:
+            self.rest_c(exchange)
             self.link.flush_now()
 
     def _refuse(self, Exchange exchange, refusal):

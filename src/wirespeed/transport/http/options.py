@@ -11,6 +11,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.protocol.structs import ExplainedStruct
 
 if TYPE_CHECKING:
+    from wirespeed.transport.headers import Headers
     from wirespeed.transport.http.routes import HttpResponse
     from wirespeed.transport.options import HttpRequest
 
@@ -70,6 +71,42 @@ class EventStore(Protocol):
         """Release files and threads, at the end of a server. The store may be used again."""
 
 
+class SessionDirectory(Protocol):
+    """Finds the sessions of several hosts that serve the same servers, and adopts those whose host
+    is gone. `wirespeed.cluster.SessionHosts` is one; its methods say what they do."""
+
+    @property
+    def path(self) -> str: ...
+
+    def state(self) -> bytes: ...
+
+    def join(self, endpoint: Any, name: str) -> None: ...
+
+    def share(self, worker: int) -> None: ...
+
+    async def leave(self, endpoint: Any) -> None: ...
+
+    def host_of(self, session_id: str) -> str | int | None: ...
+
+    def may_serve(self, session_id: str) -> bool: ...
+
+    async def find(
+        self, session_id: str, principal: bytes | None, lost_by: str | None = None
+    ) -> Any: ...
+
+    def opened(self) -> None: ...
+
+    def ended(self, session_id: str, *, for_good: bool) -> None: ...
+
+    def pass_on(
+        self, exchange: Any, url: str, body: bytes, otherwise: Callable[[bool], None]
+    ) -> None: ...
+
+    def is_passed_on(self, headers: "Headers") -> bool: ...
+
+    def admission(self, request: "HttpRequest") -> Any: ...
+
+
 class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_only=True):
     """Options of a server over HTTP: the ``http`` of `ListenOptions`. Times are seconds.
 
@@ -88,6 +125,8 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
             ``sse_keepalive`` seconds.
         event_store: An `EventStore`: keeps events so that a client can resume a stream. None:
             nothing is kept.
+        directory: A `SessionDirectory`, as `wirespeed.cluster.SessionHosts`: any host answers
+            requests of any session. None: each host knows its own sessions alone.
         retry: The seconds after which clients are told to come back to a stream that was closed;
             None for the client's own choice.
         session_ttl: Seconds without a request or an open stream after which a session ends.
@@ -130,6 +169,7 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
     stateless: bool = False
     response: Literal["auto", "json", "sse"] = "auto"
     event_store: "EventStore | None" = None
+    directory: "SessionDirectory | None" = None
     retry: float | None = None
     session_ttl: float = 1800.0
     max_sessions: int = 10_000

@@ -1,0 +1,607 @@
+"""Sessions over HTTP that any host serves: a request of a session that another host has is passed
+on to that host, and its response is passed back; a session whose host is gone is adopted.
+
+Each living host has an entry in the store, which it renews every second: its name, with which the
+ids of its sessions begin, and the URL at which the other hosts reach it. Each host reads all
+entries with the same command. So no request waits for the store.
+
+A host says who it is by a signature (HMAC) in a header field of each request that it passes on. The
+field also has the principal of the client, which the first host has authenticated.
+
+A session has one owner at most. An entry lives for `LIFETIME` after its renewal, and only then may
+others adopt. A host serves sessions that have a record for `LEASE` after a renewal, which is less.
+Where the store is gone for a majority of the hosts, nobody can adopt, and the lease goes on. A host
+that comes back after the end of its lease drops its sessions, and adopts those that are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import logging
+import math
+import secrets
+import ssl as ssl_
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import structs
+
+from wirespeed._core.framing.http.writer import field_lines
+from wirespeed._exports import set_public_home
+from wirespeed.cluster.clients import Script
+from wirespeed.cluster.records import (
+    MIN_SECRET,
+    VERSION,
+    SessionRecord,
+    SessionRecords,
+    SessionState,
+)
+from wirespeed.errors import ProtocolError, StoreUnavailable, TransportError
+from wirespeed.peer.http.exchange import refuse
+from wirespeed.transport.address import parse
+from wirespeed.transport.gate import Admission, Refused
+from wirespeed.transport.headers import Headers
+from wirespeed.transport.http.pool import HttpPool
+from wirespeed.transport.options import OF_SESSION, Refusal, User
+from wirespeed.transport.rate_limited_log import RateLimitedLog
+
+if TYPE_CHECKING:
+    from wirespeed.cluster.store import Cluster
+    from wirespeed.limits import Limits
+    from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.transport.http.client_connection import HttpCall
+    from wirespeed.transport.http.exchange import Exchange
+    from wirespeed.transport.http.options import HttpOptions
+    from wirespeed.transport.options import HttpRequest
+
+logger = logging.getLogger("wirespeed.cluster")
+
+FIELD = "wirespeed-member"
+HOSTS_PATH = "/.wirespeed/hosts"  # where a host says whether it reaches the store
+RENEWAL = 1.0  # seconds between two renewals of an entry
+HURRY = 0.2  # seconds, where the store is reached again
+LIFETIME = 4.0  # seconds of an entry
+LEASE = 3.5  # seconds after a renewal in which no other host takes this one for gone
+MAX_ELSEWHERE = 65_536  # sessions that have moved to another host, and where they are
+MISDIRECTED = 421  # RFC 9110 section 15.5.20: a host does not have the session
+LOST = "the host that has the session was lost before its answer: the request may have run"
+MAX_CONNECTIONS = 10_000  # to one host; each open stream takes one
+
+# Of a request: what belongs to one connection, what the pool writes, what the first host checks.
+_OF_REQUESTS = frozenset(
+    {
+        "connection", "content-length", "expect", "host", "keep-alive", "origin", "te", "trailer",
+        "transfer-encoding", "upgrade", "user-agent", "accept-encoding", FIELD,
+    }
+)  # fmt: skip
+# The same of a response, and what the writer of a stream writes.
+_OF_RESPONSES = frozenset(
+    {"connection", "content-length", "date", "keep-alive", "transfer-encoding"}
+)
+_OF_STREAMS = frozenset({"cache-control", "content-type", "x-accel-buffering"})
+
+# ARGV: name, instance, URL, milliseconds of life (0: the host leaves). Returns whether this host
+# has the name, what changes when the store loses its data, and the names and URLs of all other
+# hosts that live. A process with the same name and URL takes the place of an earlier one.
+_RENEW = Script(
+    """
+local key = KEYS[1] .. 'hosts'
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('HSETNX', key, '', ARGV[2])
+local found = {1, redis.call('HGET', key, '')}
+local all = redis.call('HGETALL', key)
+for i = 1, #all, 2 do
+  local life, instance, url = string.match(all[i + 1], '^(%d+) (%S+) (%S+)$')
+  if all[i] ~= '' then
+    if not life or tonumber(life) <= now then
+      redis.call('HDEL', key, all[i])
+    elseif all[i] ~= ARGV[1] then
+      found[#found + 1] = all[i]
+      found[#found + 1] = url
+    elseif instance ~= ARGV[2] and url ~= ARGV[3] then
+      found[1] = 0
+    end
+  end
+end
+if found[1] == 1 and ARGV[4] == '0' then
+  redis.call('HDEL', key, ARGV[1])
+elseif found[1] == 1 then
+  redis.call('HSET', key, ARGV[1], string.format('%d %s %s', now + ARGV[4], ARGV[2], ARGV[3]))
+  redis.call('PEXPIRE', key, ARGV[4])
+end
+return found
+"""
+)
+
+
+class _Said(msgspec.Struct, frozen=True, array_like=True):
+    """What a host says of a client whose request it passes on: what its gate has found out."""
+
+    principal: str | None = None  # in hexadecimal digits
+    expires: float | None = None
+    user: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
+class SessionEndpoint(Protocol):
+    """What has the sessions of one path: `wirespeed.peer.http.endpoint.StreamableHttp`."""
+
+    @property
+    def options(self) -> HttpOptions: ...
+
+    def used_since(self, when: float) -> list[HttpSession]:
+        """The sessions that were used after a time of the monotonic clock."""
+
+    def state_of(self, session: HttpSession) -> tuple[bytes, ...] | None:
+        """The messages that give a new connection the state of a session; None: it cannot move."""
+
+    def drop_session(self, session: HttpSession) -> None:
+        """End a session here, which another process has now."""
+
+    def drop_sessions(self) -> None:
+        """End all sessions here, which others may have now."""
+
+
+class SessionHosts:
+    """The hosts of a deployment, for the sessions of one server: the ``directory`` of
+    `HttpOptions`.
+
+    A request of a session that another host has is passed on to that host. A session whose host is
+    gone is adopted: made again from its record, with its revision, capabilities, principal, log
+    level and subscriptions, and with the streams that the event store has.
+
+    Args:
+        cluster: The store that the hosts share.
+        name: The name of the server, the same on all hosts, where it has the same paths.
+        url: Where the other hosts reach this one: ``http://host:port`` or ``https://host:port`` of
+            the listener, without a path.
+        secret: The same bytes on all hosts, at least 16, that nobody else knows. What a host passes
+            on is signed with a key that is derived from the secret; the store has neither ids of
+            sessions nor principals, but digests with that key.
+        ssl: The TLS context for the other hosts; by default it trusts the authorities of the
+            system.
+        limits: `Limits.max_message` bounds a response and an event.
+
+    Attributes:
+        path: The path at which a host answers the others.
+
+    Raises:
+        ValueError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        url: str,
+        *,
+        secret: bytes,
+        ssl: ssl_.SSLContext | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        address = parse(url)
+        if not address.is_http or address.path != "/" or address.query:
+            raise ValueError("the url of a host is http://host:port or https://host:port")
+        if len(secret) < MIN_SECRET:
+            raise ValueError(f"the secret of SessionHosts has at least {MIN_SECRET} bytes")
+        self.cluster = cluster
+        self.url = url.rstrip("/")
+        self.path = HOSTS_PATH
+        self._base = cluster.base(f"sessions{VERSION}", name)
+        self._key = hmac.digest(secret, b"wirespeed session hosts 1\0" + name.encode(), "sha256")
+        self._records = SessionRecords(cluster, name, self._key)
+        self._instance = secrets.token_urlsafe(12)  # the same in all workers of a host
+        self._ssl = ssl
+        self._limits = limits
+        self._quiet = RateLimitedLog(logger)
+        self._name = ""
+        self._worker = 0
+        self._endpoints: set[SessionEndpoint] = set()
+        self._hosts: dict[str, str] = {}  # the URLs of the others, by their names
+        self._pools: dict[str, HttpPool] = {}
+        self._elsewhere: OrderedDict[str, str] = OrderedDict()  # owners of sessions that moved
+        self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
+        self._renewed = -math.inf
+        self._data = b""  # names the data of the store
+        self._forgotten = -math.inf  # when the store came back empty
+        self._looked = -math.inf  # at the sessions that were used
+        self._opened = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._work: set[asyncio.Task[None]] = set()
+
+    # -- hosts -------------------------------------------------------------------------------------
+
+    def join(self, endpoint: SessionEndpoint, name: str) -> None:
+        """Be a host with this name while an endpoint serves. Call it on the loop. ValueError:
+        another endpoint of this process has another name."""
+        if self._endpoints and name != self._name:
+            raise ValueError("the listeners of one host have one name: set HttpOptions.name")
+        self._endpoints.add(endpoint)
+        self._name = name
+        if self._task is None:
+            self.cluster.hold(self)
+            self._task = asyncio.get_running_loop().create_task(self._renew_always())
+
+    def share(self, worker: int) -> None:
+        """This process is the worker with this number."""
+        self._worker = worker
+
+    async def leave(self, endpoint: SessionEndpoint) -> None:
+        """An endpoint has ended. With the last one the host leaves, and others may adopt its
+        sessions at once."""
+        self._endpoints.discard(endpoint)
+        if self._endpoints or self._task is None:
+            return
+        task, self._task = self._task, None
+        task.cancel()
+        await asyncio.wait([task])
+        pools, self._pools, self._hosts = list(self._pools.values()), {}, {}
+        for pool in pools:
+            await pool.close()
+        with contextlib.suppress(StoreUnavailable, ProtocolError):
+            await self._renew(0.0)
+        await self.cluster.release(self)
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether no other host can have adopted the sessions of this one."""
+        return time.monotonic() - self._renewed < LEASE
+
+    async def _renew_always(self) -> None:
+        due = 0.0
+        while True:
+            try:
+                if time.monotonic() >= due:
+                    due = time.monotonic() + RENEWAL
+                    await self._renew(LIFETIME)
+                await self._save_used()
+            except StoreUnavailable:  # the cluster logs it
+                if await self._others_reach_store():
+                    self.cluster.hurry()
+                    due = time.monotonic() + HURRY
+            except ProtocolError as exc:
+                self._quiet.log(logging.ERROR, "this host is not known to the others: %s", exc)
+            self._opened.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.001, due - time.monotonic())):
+                    await self._opened.wait()
+
+    async def _renew(self, life: float) -> None:
+        """Renew or remove the entry of this host, and read those of the others."""
+        since = time.monotonic()
+        is_own, data, *answer = await self.cluster.run(
+            _RENEW, self._base, self._name, self._instance, self.url, round(life * 1000)
+        )
+        texts = [one.decode() for one in answer]
+        hosts = dict(zip(texts[::2], texts[1::2], strict=True))
+        if not self.has_lease and self._renewed > 0:
+            for endpoint in self._endpoints:
+                endpoint.drop_sessions()  # others may have adopted them
+        if self._data not in (b"", data):
+            logger.warning("the store has lost what it knew of hosts and sessions")
+            self._forgotten = since
+            self._looked = -math.inf
+            self._saved = {id: (record, -math.inf) for id, (record, _) in self._saved.items()}
+        self._data = data
+        if is_own:
+            self._renewed = since
+        else:
+            self._quiet.log(
+                logging.WARNING,
+                "another host has the name %s, or had it until now: set HttpOptions.name",
+                self._name,
+            )
+        if since < self._forgotten + LIFETIME:
+            hosts = self._hosts | hosts  # those that live come back
+        self._hosts = hosts
+        for url in self._pools.keys() - set(hosts.values()):
+            await self._pools.pop(url).close()  # what waits for a host that is gone fails
+
+    async def _others_reach_store(self) -> bool:
+        """Ask the other hosts whether they reach the store. If none does, and a majority of all
+        hosts is reached, nobody adopts any session: those of this host go on."""
+        asked = time.monotonic()
+        answers = await asyncio.gather(*map(self._reaches_store, set(self._hosts.values())))
+        n_lost = 1 + answers.count(False)
+        if True not in answers and 2 * n_lost > 1 + len(answers) and self.has_lease:
+            self._renewed = asked
+        return True in answers
+
+    async def _reaches_store(self, url: str) -> bool | None:
+        """Return whether another host reaches the store; None: it does not answer."""
+        answer = _Answer(asyncio.get_running_loop().create_future())
+        field = (FIELD, self._signed(b"[]", "GET", Headers()))
+        call = self._pool(url).request("GET", HOSTS_PATH, field_lines([field]), None, answer)
+        try:
+            async with asyncio.timeout(RENEWAL / 2):
+                return (await answer.body) == b"up"
+        except (TimeoutError, TransportError):
+            call.abort()
+            return None
+
+    def state(self) -> bytes:
+        """Return what other hosts are told: ``up`` while the store answers, else ``down``."""
+        return b"up" if self.cluster.state == "up" else b"down"
+
+    # -- whose session it is -----------------------------------------------------------------------
+
+    @property
+    def _own(self) -> str:
+        return f"{self._name}.{self._worker}"
+
+    def host_of(self, session_id: str) -> str | int | None:
+        """Return the URL of the other living host that has a session, or the number of the other
+        worker of this host, as far as that is known without the store; None: it is not."""
+        owner = self._elsewhere.get(session_id, session_id)
+        name, _, rest = owner.partition(".")
+        if name != self._name:
+            return self._hosts.get(name)
+        worker = int(rest) if session_id in self._elsewhere else self._worker
+        return None if worker == self._worker else worker
+
+    def may_serve(self, session_id: str) -> bool:
+        """Return whether this process may serve a session that it has: no other can have adopted
+        it."""
+        return self.has_lease or session_id not in self._saved
+
+    async def find(
+        self, session_id: str, principal: bytes | None, lost_by: str | None = None
+    ) -> SessionRecord | bool:
+        """Find a session that this process does not have. Return the record of a session that this
+        process has adopted just now; True: another process has it, see `host_of`; False: nobody
+        has. StoreUnavailable as of `Cluster.run`.
+
+        ``lost_by``: The URL of a host that says that it does not have the session.
+        """
+        self._elsewhere.pop(session_id, None)
+        while True:
+            record = await self._records.find(session_id)
+            # afterwards: a host that is not there now has lost all that it owned before
+            await self._renew(LIFETIME)
+            if record is None:  # its host may be new, or write it later
+                return self._hosts.get(session_id.partition(".")[0], lost_by) != lost_by
+            if record.state.who != self._records.who(principal):
+                return False
+            name = record.owner.partition(".")[0]
+            lives = name == self._name or self._hosts.get(name, lost_by) != lost_by
+            if record.owner != self._own and lives:
+                self._elsewhere[session_id] = record.owner
+                if len(self._elsewhere) > MAX_ELSEWHERE:
+                    self._elsewhere.popitem(last=False)
+                return True
+            taken = await self._records.take(session_id, record, self._own)
+            if taken is not None:
+                self._saved[session_id] = taken, time.monotonic()
+                return taken
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        """A session was opened: its record is written soon."""
+        self._opened.set()
+
+    def ended(self, session_id: str, *, for_good: bool) -> None:
+        """A session has ended here. ``for_good``: no other host may go on with it."""
+        found = self._saved.pop(session_id, None)
+        if found is not None and for_good:
+            self._run(self._forget(session_id, found[0]))
+
+    async def _forget(self, session_id: str, record: SessionRecord) -> None:
+        with contextlib.suppress(StoreUnavailable, ProtocolError):  # the record ends by itself
+            await self._records.forget(session_id, record)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _save_used(self) -> None:
+        """Save the sessions that were used since the last time, and have another state or a record
+        that ends soon."""
+        since, now = self._looked, time.monotonic()
+        saves = []
+        for endpoint in self._endpoints:
+            for session in endpoint.used_since(since):
+                record = self._due(endpoint, session, now)
+                if record is not None:
+                    saves.append(self._save(endpoint, session, record, now))
+        await asyncio.gather(*saves)
+        if self._looked == since:
+            self._looked = now
+
+    def _due(
+        self, endpoint: SessionEndpoint, session: HttpSession, now: float
+    ) -> SessionRecord | None:
+        """Return the record of a session, if it is to be written."""
+        messages = endpoint.state_of(session)
+        if messages is None:
+            return None
+        saved, at = self._saved.get(session.id, (None, -math.inf))
+        if saved is None:
+            who = self._records.who(session.principal)
+            state = SessionState(VERSION, who, session.streams_name, messages)
+            return SessionRecord(self._own, 0, state)
+        if saved.state.messages != messages:
+            return structs.replace(saved, state=structs.replace(saved.state, messages=messages))
+        return saved if now - at > endpoint.options.session_ttl / 4 else None
+
+    async def _save(
+        self, endpoint: SessionEndpoint, session: HttpSession, record: SessionRecord, now: float
+    ) -> None:
+        seconds = 1.25 * endpoint.options.session_ttl  # it is renewed after a quarter
+        is_ours = await self._records.save(session.id, record, seconds)
+        if session.connection.link is None:
+            await self._forget(session.id, record)  # it has ended meanwhile
+        elif is_ours:
+            self._saved[session.id] = record, now
+        else:
+            self._saved.pop(session.id, None)
+            endpoint.drop_session(session)
+
+    # -- what is passed on -------------------------------------------------------------------------
+
+    def pass_on(
+        self, exchange: Exchange, url: str, body: bytes, otherwise: Callable[[bool], None]
+    ) -> None:
+        """Answer a request of a client with the response of another host. ``otherwise`` is called
+        in place of this with True, if that host does not have the session, and with False, if it
+        is not reached."""
+        headers = exchange.headers
+        target = exchange.path + (f"?{exchange.query}" if exchange.query else "")
+        fields = [(name, value) for name, value in headers.items() if name not in _OF_REQUESTS]
+        client = exchange.address
+        if "x-forwarded-for" in headers:
+            client = f"{headers['x-forwarded-for']}, {client}"
+        fields.append(("X-Forwarded-For", client))
+        user = exchange.user
+        said = _Said(
+            None if exchange.principal is None else exchange.principal.hex(),
+            None if exchange.expires == math.inf else exchange.expires,
+            None if user is None else str(user),
+            () if user is None else tuple(user.scopes),
+        )
+        fields.append((FIELD, self._signed(msgspec.json.encode(said), exchange.method, headers)))
+        passing = _Passing(exchange, otherwise)
+        passing.call = self._pool(url).request(
+            exchange.method, target, field_lines(fields), body or None, passing
+        )
+
+    def _pool(self, url: str) -> HttpPool:
+        pool = self._pools.get(url)
+        if pool is None:
+            pool = self._pools[url] = HttpPool(
+                parse(url),
+                loop=asyncio.get_running_loop(),
+                ssl=self._ssl,
+                limits=self._limits,
+                max_connections=MAX_CONNECTIONS,
+                max_redirects=0,
+            )
+        return pool
+
+    def is_passed_on(self, headers: Headers) -> bool:
+        """Return whether another host has passed a request on to this one."""
+        return FIELD in headers
+
+    def admission(self, request: HttpRequest) -> Admission | None:
+        """Return the admission of a request that another host passes on; None: it is a client's.
+        Refused: the sender is not one of the hosts."""
+        given = request.headers.get(FIELD)
+        if given is None:
+            return None
+        try:
+            said = base64.urlsafe_b64decode(given.partition(".")[0])
+            expected = self._signed(said, request.method, request.headers)
+            if not hmac.compare_digest(expected.encode(), given.encode()):
+                raise ValueError
+            found = msgspec.json.decode(said, type=_Said)
+        except ValueError:
+            raise Refused(Refusal(403, f"{FIELD} is not that of one of the hosts")) from None
+        return Admission(
+            None if found.user is None else User(found.user, found.scopes, OF_SESSION),
+            None if found.principal is None else bytes.fromhex(found.principal),
+            0,
+            math.inf if found.expires is None else found.expires,
+        )
+
+    def _signed(self, said: bytes, method: str, headers: Headers) -> str:
+        """The header field of a request: what the host says, and its signature for this request."""
+        session = headers.get("mcp-session-id", "").encode("latin-1")
+        mac = hmac.digest(self._key, b"\0".join((method.encode(), session, said)), "sha256")
+        return ".".join(base64.urlsafe_b64encode(one).decode() for one in (said, mac))
+
+
+class _Answer:
+    """The answer of another host to a question of this one.
+
+    Attributes:
+        body: Its body; TransportError: there is none.
+    """
+
+    def __init__(self, body: asyncio.Future[bytes]) -> None:
+        self.body = body
+
+    def on_response(self, status: int, headers: Headers, streaming: bool) -> None: ...
+
+    def on_body(self, data: Any) -> None:
+        if not self.body.done():
+            self.body.set_result(bytes(data))
+
+    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None: ...
+
+    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+        if not self.body.done():
+            self.body.set_exception(exc or TransportError("the host has no answer"))
+
+
+class _Passing:
+    """A request that is passed on: it receives the response, which the client gets."""
+
+    def __init__(self, exchange: Exchange, otherwise: Callable[[bool], None]) -> None:
+        self._exchange = exchange
+        self._otherwise = otherwise
+        self._status = 0
+        self._fields: list[tuple[str, str]] = []
+        self._streams = False
+        self.call: HttpCall | None = None
+        exchange.on_gone = self._gone
+        exchange.on_drained = self._drained
+
+    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
+        left_out = _OF_RESPONSES | _OF_STREAMS if streaming else _OF_RESPONSES
+        self._status = status
+        self._fields = [(name, value) for name, value in headers.items() if name not in left_out]
+        self._streams = streaming
+        if streaming:
+            self._exchange.open_stream(self._fields)
+
+    def on_body(self, data: Any) -> None:
+        if self._status != MISDIRECTED:
+            self._exchange.respond(self._status, bytes(data), self._fields)
+
+    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
+        lines = []
+        if retry is not None:
+            lines.append(b"retry: %d\n" % retry)
+        if id is not None:
+            lines.append(b"id: %b\n" % id.encode())
+        if event != "message":
+            lines.append(b"event: %b\n" % event.encode())
+        text = bytes(data)
+        if text or id is not None:
+            lines += [b"data: %b\n" % line for line in text.split(b"\n")]
+        self._exchange.send_text(b"%b\n" % b"".join(lines))
+        carrier = self._exchange.carrier
+        if self.call is not None and carrier is not None:
+            self.call.paused = len(carrier.wire.outbox) >= carrier.wire.limits.output_high
+
+    def on_end(self, exc: BaseException | None, sent: bool) -> None:
+        self.call = None
+        exchange = self._exchange
+        exchange.on_gone = exchange.on_drained = None
+        if exchange.status:
+            if self._streams:
+                exchange.close_stream()  # the client comes back for the rest
+        elif exc is None or not sent:
+            self._otherwise(exc is None)
+        else:
+            refuse(exchange, 502, LOST)
+
+    def _drained(self) -> None:
+        if self.call is not None:
+            self.call.paused = False
+
+    def _gone(self) -> None:
+        call, self.call = self.call, None
+        if call is not None:
+            call.abort()
+
+
+set_public_home(globals())

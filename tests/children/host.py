@@ -1,0 +1,73 @@
+"""A host of a deployment: ``host.py JSON`` with its name, port and store. It writes "ready" when it
+listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from wirespeed import Context, HttpOptions, HttpRequest, Server, User, run
+from wirespeed.cluster import Cluster, RedisEventStore, SessionHosts
+
+
+def serve(
+    name: str,
+    port: int,
+    store: str,
+    *,
+    workers: int = 1,
+    tokens: dict[str, str] | None = None,
+) -> None:
+    server = Server("shop")
+
+    @server.tool
+    async def who(ctx: Context, steps: int = 0) -> str:
+        for step in range(steps):
+            await ctx.progress(step)
+        return name if ctx.user is None else f"{name} for {ctx.user}"
+
+    @server.tool
+    async def wait(ctx: Context, seconds: float) -> str:
+        await ctx.progress(1)
+        await asyncio.sleep(seconds)
+        return name
+
+    @server.tool
+    async def confirm(ctx: Context) -> str:
+        answer = await ctx.elicit("Really?", bool)
+        return f"{name}: {answer}"
+
+    @server.tool
+    async def log(ctx: Context) -> str:
+        await ctx.debug("looked")
+        return name
+
+    @server.resource("stock://tea", name="stock")
+    def stock() -> str:
+        return "7"
+
+    @server.tool
+    def sell() -> str:
+        server.resource_updated("stock://tea")
+        return name
+
+    def authenticate(request: HttpRequest) -> User | bool:
+        return next((User(who) for who, t in tokens.items() if t == request.token), False)
+
+    cluster = Cluster(store)
+    hosts = SessionHosts(cluster, "shop", f"http://127.0.0.1:{port}", secret=b"s" * 32)
+    options = HttpOptions(name=name, directory=hosts, event_store=RedisEventStore(cluster, "shop"))
+
+    def listening(urls: tuple[str, ...]) -> None:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+    run(
+        f"http://127.0.0.1:{port}/mcp", server, workers=workers, http=options,
+        authenticate=authenticate if tokens else None, on_listening=listening,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    serve(**json.loads(sys.argv[1]))

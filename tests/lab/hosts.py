@@ -1,0 +1,157 @@
+"""Hosts that share a store, each a process of this machine (``children/host.py``)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from lab.http import LEGACY, Peer, Response, call, message
+from lab.process import free_port
+from lab.raw import CHILDREN, FOREVER, surroundings
+
+TOKENS = {"anne": "a" * 20, "bob": "b" * 20}
+ADOPTED_IN = 5.0  # seconds from the end of a host
+
+
+class Host:
+    """A host.
+
+    Attributes:
+        name: With which the ids of its sessions begin.
+        log: What it has written to stderr.
+    """
+
+    def __init__(self, folder: Path, name: str, store: str, **options: Any) -> None:
+        self.name = name
+        self.port = options.pop("port", None) or free_port()
+        self.log = folder / f"{name}.log"
+        given = {"name": name, "port": self.port, "store": store, **options}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(CHILDREN / "host.py"), json.dumps(given)],
+                env=surroundings(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+
+    async def ready(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as said:
+            line = await asyncio.wait_for(asyncio.to_thread(said.readline), FOREVER)
+        assert line == b"ready\n", self.log.read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await asyncio.to_thread(self.process.wait)
+
+
+class Deployment:
+    """Hosts with one store. A client of it comes to any host."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self.folder = folder
+        self.store = store
+        self.hosts: dict[str, Host] = {}
+        self._peers: list[Peer] = []
+
+    async def connect(self, host: str) -> Peer:
+        """A connection to a host."""
+        port = self.hosts[host].port
+        peer = Peer(port, *await asyncio.open_connection("127.0.0.1", port))
+        self._peers.append(peer)
+        return peer
+
+    async def start(self, *names: str, **options: Any) -> None:
+        """Start hosts, and wait until they know each other."""
+        for name in names:
+            given = {"store": self.store, **options}
+            self.hosts[name] = Host(self.folder, name, **given)
+        for name in names:
+            await self.hosts[name].ready()
+
+    async def kill(self, name: str) -> None:
+        await self.hosts.pop(name).kill()
+
+    async def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
+        for host in self.hosts.values():
+            host.signal(signal.SIGCONT)
+            await host.kill()
+
+
+class Visitor:
+    """A client with a session, each of whose requests has a connection of its own, to any host."""
+
+    def __init__(self, deployment: Deployment, token: str | None = None) -> None:
+        self._deployment = deployment
+        self.fields: dict[str, str] = {"mcp_protocol_version": LEGACY}
+        if token is not None:
+            self.fields["authorization"] = f"Bearer {token}"
+        self._ids = 0
+
+    async def send(self, host: str, method: str = "POST", **more: Any) -> Peer:
+        peer = await self._deployment.connect(host)
+        peer.send(method, **(self.fields | more))
+        return peer
+
+    async def ask(self, host: str, method: str = "POST", **more: Any) -> Response:
+        peer = await self.send(host, method, **more)
+        try:
+            return await peer.response()
+        finally:
+            peer.close()
+
+    async def initialize(self, host: str) -> str:
+        peer = await self._deployment.connect(host)
+        response = await peer.initialize(**self.fields)
+        peer.close()
+        self.fields["mcp_session_id"] = response.headers["mcp-session-id"]
+        return self.fields["mcp_session_id"]
+
+    async def request(self, host: str, method: str, **params: Any) -> Response:
+        self._ids += 1
+        return await self.ask(host, body=message(method, params, self._ids))
+
+    async def call(self, host: str, tool: str, **arguments: Any) -> Response:
+        self._ids += 1
+        body = call(tool, arguments, self._ids, _meta={"progressToken": self._ids})
+        return await self.ask(host, body=body)
+
+    async def answer(self, host: str, tool: str, **arguments: Any) -> str:
+        """The text of a tool, which a host answers within the time for an adoption. Until then
+        it may say that it cannot."""
+        until = time.monotonic() + ADOPTED_IN
+        while True:
+            response = await self.call(host, tool, **arguments)
+            if response.status == 200:
+                messages = response.messages if response.is_stream else [response.json]
+                text: str = messages[-1]["result"]["content"][0]["text"]
+                return text
+            assert response.status in (502, 503), (response.status, response.body)
+            assert time.monotonic() < until, response.body
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def deployed(
+    folder: Path, store: str, *names: str, **options: Any
+) -> AsyncIterator[Deployment]:
+    """Hosts meanwhile."""
+    deployment = Deployment(folder, store)
+    try:
+        await deployment.start(*names, **options)
+        yield deployment
+    finally:
+        await deployment.close()
