@@ -90,6 +90,7 @@ cdef class AdmissionControl:
         self, Route route, Message m, bytes name, object after, Message given
     ) except -1
     cdef int done_c(self, Route route) except -1
+    cdef int heard_c(self, Route route) except -1     # the server has said something about it
 
 
 # What clients may do. A side shows its requests to it, if it has one, before they are passed on.

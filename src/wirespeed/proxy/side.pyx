@@ -99,6 +99,9 @@ cdef class AdmissionControl:
     cdef int done_c(self, Route route) except -1:
         raise NotImplementedError
 
+    cdef int heard_c(self, Route route) except -1:
+        return 0
+
 
 cdef class AccessCheck:
     """The base of what says what clients may do."""
@@ -720,6 +723,8 @@ cdef class Side(SessionConnection):
         if slot is NULL or route.asker.link is None:
             self.n_late += 1
             return 0
+        if route.permit is not None:
+            route.admission.heard_c(route)
         if m.scan.poi[WS_META_SUBSCRIPTION_ID].len:
             if self.lists is not None:
                 self.lists.heard(m.method)

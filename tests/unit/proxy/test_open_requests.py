@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -202,3 +203,28 @@ async def test_a_request_that_is_refused_for_itself_costs_nobody_else(path: str)
         for stream in here:
             assert await stream.until("event") == [{"data": "tea", "cursor": 1}]
             await stream.close()
+
+
+async def test_a_large_request_ends_no_small_ones() -> None:
+    """Their ends would make no room for it."""
+    shop = Server("shop")
+
+    @shop.resource("a:{name}", name="a")
+    def a(name: str) -> str:
+        return name
+
+    async with (
+        gateway(inside("shop", shop), principals=PRINCIPALS) as lab,
+        lab.client("anne") as first,
+        lab.client("bob") as second,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        here = [
+            await stack.enter_async_context(first.subscribe(uris=[f"a:{n}"])) for n in range(20)
+        ]
+        with raises(RemoteError, code=-31000):
+            async with second.subscribe(uris=[f"a:{n}" for n in range(MAX_URIS)]):
+                pass
+        for n, one in enumerate(here):
+            shop.resource_updated(f"a:{n}")
+            assert (await anext(one)).uri == f"a:{n}"

@@ -16,6 +16,7 @@ from lab.translation import EraLab, tool
 from lab.wording import raises
 
 from wirespeed import Stdio
+from wirespeed.errors import RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
 from wirespeed.proxy.affinity import Seals
@@ -261,6 +262,7 @@ import json, os, sys, time
 place = sys.argv[1]
 is_first = not os.path.exists(place + "/first")
 open(place + "/first", "w").close()
+open_ = []
 
 def say(**message):
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
@@ -272,6 +274,20 @@ for line in sys.stdin:
         found = {"resultType": "complete", "supportedVersions": ["2026-07-28"]}
         found |= {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
         say(id=id, result=found)
+    elif method == "subscriptions/listen" and "full" in sys.argv:
+        place_for = 2 if is_first else 9
+        if len(open_) == place_for:
+            error = {"code": -31000, "message": "full", "data": {"open": len(open_)}}
+            say(id=id, error=error)
+            continue
+        open_.append(id)
+        meta = {"io.modelcontextprotocol/subscriptionId": id}
+        params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+        say(method="notifications/subscriptions/acknowledged", params=params)
+    elif method == "notifications/cancelled" and asked["params"]["requestId"] in open_:
+        open_.remove(asked["params"]["requestId"])
+        with open(place + "/cancelled", "a") as file:
+            file.write("x")
     elif method == "subscriptions/listen" and is_first:
         while not os.path.exists(place + "/acknowledged"):
             time.sleep(0.01)
@@ -304,6 +320,36 @@ async def test_a_subscription_that_one_process_refuses(tmp_path: Path) -> None:
             await busy.call_tool("other")
         async with asyncio.timeout(10), one.subscribe(tools=True):
             pass
+        held.cancel()
+        await asyncio.wait((held,))
+
+
+async def test_a_subscription_that_ends_for_another_client(tmp_path: Path) -> None:
+    """One process is full: the client of the subscription that has to go is told, and no process
+    has it any more."""
+    (tmp_path / "server.py").write_text(REFUSES)
+    target = Stdio(sys.executable, [str(tmp_path / "server.py"), str(tmp_path), "full"])
+    backend = BackendConfig(target=target, name="x", isolation="pool", size=2)
+    async with (
+        gateway(backend, listen="ws://127.0.0.1:0/mcp", ready_within=60) as lab,
+        lab.client(path="/servers/x") as many,
+        lab.client(path="/servers/x") as few,
+    ):
+        held = asyncio.ensure_future(many.call_tool("hold"))
+        while not (tmp_path / "two").exists():
+            await many.call_tool("other")
+        async with asyncio.timeout(10):
+            async with (
+                many.subscribe(tools=True),
+                many.subscribe(tools=True) as newest,
+                few.subscribe(tools=True),
+            ):
+                with raises(RemoteError, code=-31000):
+                    await anext(newest)
+                while not (tmp_path / "cancelled").exists():
+                    await asyncio.sleep(0.01)
+                while len((tmp_path / "cancelled").read_text()) < 2:  # by both
+                    await asyncio.sleep(0.01)
         held.cancel()
         await asyncio.wait((held,))
 

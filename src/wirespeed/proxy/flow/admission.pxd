@@ -68,7 +68,7 @@ cdef class RequestLimits(AdmissionControl):
 cdef class OpenRequest:
     cdef OpenShare share
     cdef Route route
-    cdef Message message         # as it came, a copy
+    cdef Message message         # as it came, a copy; None: the server has taken it
     cdef bytes name
     cdef object after            # `Route.after` of the request
     cdef size_t weight           # 1, and 1 for each 16 KiB

@@ -11,12 +11,13 @@ this makes room (``data.open`` of the error).
 """
 
 cimport cython
+from libc.stdint cimport uint64_t
 
 from wirespeed._core._simd cimport WS_METHOD, WS_NAME
 from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
 from wirespeed._core.envelope import parse
 from wirespeed._core.span cimport Span
-from wirespeed.proxy.side cimport AdmissionControl, Route, Side
+from wirespeed.proxy.side cimport AdmissionControl, Route, Side, abandon
 
 import logging
 from collections import OrderedDict
@@ -416,12 +417,20 @@ cdef class OpenRequests(AdmissionControl):
         for share in me.shares.values():
             if share.weight > most.weight:
                 most = share
-        if most is one.share or one.again or not asker.is_open(one.message):
+        if (
+            most is one.share or one.again or one.message is None
+            or not asker.is_open(one.message)
+        ):
             return False
         data = decode(error).get("data")
         if not isinstance(data, dict) or "open" not in data:
             return False
-        me.end_c(next(reversed(most.requests)))
+        for last in reversed(most.requests):     # one that takes less place would make no room
+            if (<OpenRequest> last).weight >= one.weight:
+                break
+        else:
+            return False
+        me.end_c(last)
         route.over_c(codes.OVERLOADED)
         if not asker.is_open(one.message):
             return True
@@ -437,12 +446,20 @@ cdef class OpenRequests(AdmissionControl):
         return True
 
     cdef int end_c(self, OpenRequest one) except -1:
-        """End a request for another client's."""
-        cdef Route route = one.route
-        cdef Side server = route.answerer
-        server.session.pending.take_c(route.id)
-        server.cancel(route.id, "another client has fewer open requests", route.about)
-        return server.fail_c(
-            route, codes.OVERLOADED, "too many requests stay open, and other clients have fewer",
-            None,
+        """End a request for another client's, at each process that has it."""
+        cdef Side asker = one.route.asker
+        cdef uint64_t ref = one.route.ref
+        cdef object held = asker.session.inflight.token_c(ref)
+        abandon(
+            <Route> held if type(held) is Route else one.route,
+            "another client has fewer open requests", codes.OVERLOADED,
         )
+        if asker.link is not None and asker.session.error_c(
+            ref, codes.OVERLOADED, "too many requests stay open, and other clients have fewer", None
+        ):
+            asker.passed_c()
+        return 0
+
+    cdef int heard_c(self, Route route) except -1:
+        (<OpenRequest> route.permit).message = None      # the server has taken it
+        return 0
