@@ -8,7 +8,6 @@ import json
 import sys
 
 from wirespeed import Context, HttpOptions, HttpRequest, Server, User, run
-from wirespeed.cluster import Cluster, RedisEventStore, SessionHosts
 
 
 def serve(
@@ -19,7 +18,7 @@ def serve(
     workers: int = 1,
     tokens: dict[str, str] | None = None,
 ) -> None:
-    server = Server("shop")
+    server = Server("shop", cluster=store, state_secret=b"s" * 16)
 
     @server.tool
     async def who(ctx: Context, steps: int = 0) -> str:
@@ -55,9 +54,7 @@ def serve(
     def authenticate(request: HttpRequest) -> User | bool:
         return next((User(who) for who, t in tokens.items() if t == request.token), False)
 
-    cluster = Cluster(store)
-    hosts = SessionHosts(cluster, "shop", f"http://127.0.0.1:{port}", secret=b"s" * 32)
-    options = HttpOptions(name=name, directory=hosts, event_store=RedisEventStore(cluster, "shop"))
+    options = HttpOptions(name=name, host_url=f"http://127.0.0.1:{port}")
 
     def listening(urls: tuple[str, ...]) -> None:
         sys.stdout.write("ready\n")

@@ -22,7 +22,7 @@ ADOPTED_IN = 5.0  # seconds from the end of a host
 
 
 class Host:
-    """A host.
+    """A host that runs.
 
     Attributes:
         name: With which the ids of its sessions begin.
@@ -56,36 +56,48 @@ class Host:
         await asyncio.to_thread(self.process.wait)
 
 
-class Deployment:
-    """Hosts with one store. A client of it comes to any host."""
+class Ways:
+    """The ways to hosts, by their names."""
 
-    def __init__(self, folder: Path, store: str) -> None:
-        self.folder = folder
-        self.store = store
-        self.hosts: dict[str, Host] = {}
+    def __init__(self, ports: dict[str, int]) -> None:
+        self.ports = ports
         self._peers: list[Peer] = []
 
     async def connect(self, host: str) -> Peer:
         """A connection to a host."""
-        port = self.hosts[host].port
+        port = self.ports[host]
         peer = Peer(port, *await asyncio.open_connection("127.0.0.1", port))
         self._peers.append(peer)
         return peer
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
+
+
+class Deployment(Ways):
+    """Hosts with one store, which are processes."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        super().__init__({})
+        self.folder = folder
+        self.store = store
+        self.hosts: dict[str, Host] = {}
 
     async def start(self, *names: str, **options: Any) -> None:
         """Start hosts, and wait until they know each other."""
         for name in names:
             given = {"store": self.store, **options}
             self.hosts[name] = Host(self.folder, name, **given)
+            self.ports[name] = self.hosts[name].port
         for name in names:
             await self.hosts[name].ready()
 
     async def kill(self, name: str) -> None:
         await self.hosts.pop(name).kill()
 
-    async def close(self) -> None:
-        for peer in self._peers:
-            peer.close()
+    async def end(self) -> None:
+        self.close()
         for host in self.hosts.values():
             host.signal(signal.SIGCONT)
             await host.kill()
@@ -94,15 +106,15 @@ class Deployment:
 class Visitor:
     """A client with a session, each of whose requests has a connection of its own, to any host."""
 
-    def __init__(self, deployment: Deployment, token: str | None = None) -> None:
-        self._deployment = deployment
+    def __init__(self, ways: Ways, token: str | None = None) -> None:
+        self._ways = ways
         self.fields: dict[str, str] = {"mcp_protocol_version": LEGACY}
         if token is not None:
             self.fields["authorization"] = f"Bearer {token}"
         self._ids = 0
 
     async def send(self, host: str, method: str = "POST", **more: Any) -> Peer:
-        peer = await self._deployment.connect(host)
+        peer = await self._ways.connect(host)
         peer.send(method, **(self.fields | more))
         return peer
 
@@ -114,7 +126,7 @@ class Visitor:
             peer.close()
 
     async def initialize(self, host: str) -> str:
-        peer = await self._deployment.connect(host)
+        peer = await self._ways.connect(host)
         response = await peer.initialize(**self.fields)
         peer.close()
         self.fields["mcp_session_id"] = response.headers["mcp-session-id"]
@@ -154,4 +166,4 @@ async def deployed(
         await deployment.start(*names, **options)
         yield deployment
     finally:
-        await deployment.close()
+        await deployment.end()

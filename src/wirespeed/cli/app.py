@@ -158,6 +158,12 @@ def cli(ctx: click.Context) -> None:
     "WIRESPEED_CLUSTER.",
 )
 @click.option(
+    "--host-url",
+    metavar="URL",
+    help="HTTP, with --cluster: http://HOST:PORT or https://HOST:PORT at which other hosts reach "
+    "this one; any host answers requests of any session then.",
+)
+@click.option(
     "--metrics",
     metavar="URL",
     help="Also serve metrics for Prometheus at http://HOST:PORT/PATH.",

@@ -58,6 +58,7 @@ class Settings:
     access_log: Literal["text", "json"] | None = None
     trusted_proxies: tuple[str, ...] = ()
     card: str | None = None
+    host_url: str | None = None
 
     @cached_property
     def secret(self) -> credentials.Secret | None:
@@ -71,6 +72,7 @@ class Settings:
         return [_OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in names]
 
 
+_OF_HTTP = ("--name", "--stateless", "--access-log", "--trusted-proxy", "--card", "--host-url")
 # Options with another name than their field: they may be repeated.
 _OPTIONS = {"origins": "--origin", "hosts": "--host-name", "trusted_proxies": "--trusted-proxy"}
 
@@ -101,11 +103,15 @@ def serve(
     except ValueError as exc:
         raise usage(str(exc)) from None
     # Errors in the command line are reported before the file is imported.
+    if settings.host_url is not None and settings.stateless:
+        raise usage("--host-url is for sessions, which --stateless has not")
     places = places_of(urls, settings, "--on")
     watching.check(settings.workers)
     cluster = credentials.one_of(cluster, credentials.CLUSTER)
     if lite and cluster:
         raise usage("--cluster is for MCP: LiteMCP shares nothing")
+    if settings.host_url is not None and not cluster:
+        raise usage("--host-url needs --cluster URL")
     if lite and skills:
         raise usage("--skills is for MCP: LiteMCP has no skills")
     found: Service | Routes
@@ -389,7 +395,7 @@ def check_used(addresses: Sequence[Address], settings: Settings, secret: Secret 
             if option in given:
                 raise usage(f"{option} is for https:// and wss://, not for {schemes}")
     if not any(address.is_http for address in addresses):
-        for option in ("--name", "--stateless", "--access-log", "--trusted-proxy", "--card"):
+        for option in _OF_HTTP:
             if option in given:
                 raise usage(f"{option} is for http:// and https://, not for {schemes}")
 
@@ -449,13 +455,14 @@ class ListenSpec:
 
     def _http(self) -> HttpOptions:
         from wirespeed import HttpOptions
-        from wirespeed.transport.http.options import check_name
+        from wirespeed.transport.http.options import check_host_url, check_name
         from wirespeed.transport.http.server_card import card_host
 
         settings = self.settings
         for option, check, value in (
             ("--name", check_name, settings.name),
             ("--card", card_host, settings.card),
+            ("--host-url", check_host_url, settings.host_url),
         ):
             try:
                 if value is not None:
@@ -469,6 +476,7 @@ class ListenSpec:
                 access_log=settings.access_log,
                 trusted_proxies=settings.trusted_proxies,
                 card=settings.card,
+                host_url=settings.host_url,
             )
         except ValueError as exc:
             raise usage(f"--trusted-proxy: {exc}") from None

@@ -47,6 +47,7 @@ from wirespeed.peer.http.exchange import refuse
 from wirespeed.transport.address import parse
 from wirespeed.transport.gate import Admission, Refused
 from wirespeed.transport.headers import Headers
+from wirespeed.transport.http.options import check_host_url
 from wirespeed.transport.http.pool import HttpPool
 from wirespeed.transport.options import OF_SESSION, Refusal, User
 from wirespeed.transport.rate_limited_log import RateLimitedLog
@@ -186,9 +187,7 @@ class SessionHosts:
         ssl: ssl_.SSLContext | None = None,
         limits: Limits | None = None,
     ) -> None:
-        address = parse(url)
-        if not address.is_http or address.path != "/" or address.query:
-            raise ValueError("the url of a host is http://host:port or https://host:port")
+        check_host_url(url)
         if len(secret) < MIN_SECRET:
             raise ValueError(f"the secret of SessionHosts has at least {MIN_SECRET} bytes")
         self.cluster = cluster

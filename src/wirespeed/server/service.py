@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from wirespeed.server.skills.service import SkillService
     from wirespeed.server.tools.signature import Extra
     from wirespeed.transport.http.exchange import HttpTarget
-    from wirespeed.transport.http.options import HttpOptions
+    from wirespeed.transport.http.options import HttpOptions, SessionDirectory
     from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
 
@@ -331,6 +331,13 @@ class McpService(HttpService):
         if self.stores is not None and options.event_store is None:
             options = msgspec.structs.replace(options, event_store=self.stores.new_event_store())
         return super().http_target(options, loop=loop, pool=pool)
+
+    def session_directory(self, url: str) -> SessionDirectory:
+        """What finds the sessions of other hosts. ValueError: the server has no cluster, or the URL
+        is not that of a host."""
+        if self.stores is None:
+            raise ValueError("host_url needs a Server with cluster")
+        return self.stores.new_session_hosts(url)
 
     def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
         """As `HttpService.session_messages`. What handlers keep for a session does not move."""

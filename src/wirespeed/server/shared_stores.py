@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wirespeed.cluster.events import RedisEventStore
 from wirespeed.cluster.nonces import RedisSingleUse
+from wirespeed.cluster.sessions import SessionHosts
 from wirespeed.cluster.store import Cluster
 from wirespeed.cluster.tasks import RedisTaskStore
 
@@ -33,6 +34,11 @@ class SharedStores:
     def new_event_store(self) -> RedisEventStore:
         """A store for the events of one listener."""
         return RedisEventStore(self.cluster, self._name)
+
+    def new_session_hosts(self, url: str) -> SessionHosts:
+        """What finds the sessions of other hosts, which reach this one at a URL. ValueError: it is
+        not that of a host."""
+        return SessionHosts(self.cluster, self._name, url, secret=self._secret)
 
     async def close(self) -> None:
         """Let the connection go, at the end of the server's life."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.cli import on_terminal, one_line, wirespeed
+from lab.cli import listening, on_terminal, one_line, wirespeed
+from lab.hosts import Visitor, Ways
+from lab.process import free_port
 from lab.store import StoreServer
 
 pytestmark = pytest.mark.smoke
@@ -209,6 +213,44 @@ def test_hosts_share_a_store(file: Path, by: str, store_server: StoreServer) -> 
     with store_server.client() as client:
         assert client.exists(key)
         assert "redis" not in str(client.dump(key))  # the tool has not seen the variable
+
+
+def test_any_host_answers_for_a_session(file: Path, store_server: StoreServer) -> None:
+    file.write_text(SHARED)
+    ways = Ways({"a": free_port(), "b": free_port()})
+    with contextlib.ExitStack() as stack:
+        for name, port in ways.ports.items():
+            url = f"http://127.0.0.1:{port}"
+            arguments = ("--on", f"{url}/mcp", "--name", name, "--host-url", url)
+            variable = {"WIRESPEED_CLUSTER": store_server.url}
+            stack.enter_context(listening(f"{file}:server", *arguments, **variable))
+
+        async def visit() -> None:
+            one = Visitor(ways)
+            assert (await one.initialize("a")).startswith("a.")
+            assert (await one.request("b", "ping")).json["result"] == {}
+            ways.close()
+
+        asyncio.run(visit())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--host-url", "http://10.0.0.5:80"), "--host-url needs --cluster URL"),
+        (("--cluster", "redis://s", "--host-url", "tcp://h:1"), "--host-url: the URL of a host is"),
+        (
+            ("--cluster", "redis://s", "--host-url", "http://h:1", "--stateless"),
+            "--host-url is for sessions",
+        ),
+    ],
+)
+def test_a_host_that_cannot_be_one(file: Path, arguments: tuple[str, ...], text: str) -> None:
+    file.write_text(SHARED)
+    on = ("--on", "http://127.0.0.1:0/mcp")
+    done = wirespeed("serve", f"{file}:server", *on, *arguments)
+    assert done.returncode == 2
+    assert one_line(done).startswith(text)
 
 
 @pytest.mark.parametrize(

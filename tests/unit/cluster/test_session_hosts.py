@@ -287,7 +287,7 @@ async def test_two_hosts_with_one_name(tmp_path: Path, store_server: StoreServer
         one = Visitor(hosts)
         await one.initialize("a")
         await saved(store_server)
-        hosts.hosts["first"] = hosts.hosts.pop("a")
+        hosts.hosts["first"], hosts.ports["first"] = hosts.hosts.pop("a"), hosts.ports.pop("a")
         await hosts.start("a")
         while "another host has the name a" not in hosts.hosts["a"].log.read_text():
             await asyncio.sleep(0.1)

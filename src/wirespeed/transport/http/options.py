@@ -37,6 +37,17 @@ def check_name(name: str) -> None:
         raise ValueError(f"name is at most 64 letters, digits, - and _, not {name!r}")
 
 
+def check_host_url(url: str) -> None:
+    """ValueError: it cannot be the URL of a host for the others."""
+    from wirespeed.transport.address import parse
+
+    address = parse(url)
+    if not address.is_http or address.path != "/" or address.query:
+        raise ValueError(
+            f"the URL of a host is http://host:port or https://host:port, without a path, not {url}"
+        )
+
+
 def default_name(place: str) -> str:
     """Return a short name of what serves at a place of this host. It is the same after a restart,
     and says neither the place nor the name of the host."""
@@ -125,8 +136,12 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
             ``sse_keepalive`` seconds.
         event_store: An `EventStore`: keeps events so that a client can resume a stream. None:
             nothing is kept.
+        host_url: Where other hosts of a server with ``cluster`` reach this listener:
+            ``http://host:port`` or ``https://host:port``. Any host answers requests of any session
+            then.
         directory: A `SessionDirectory`, as `wirespeed.cluster.SessionHosts`: any host answers
-            requests of any session. None: each host knows its own sessions alone.
+            requests of any session. None makes one of ``host_url``, and without that each host
+            knows its own sessions alone.
         retry: The seconds after which clients are told to come back to a stream that was closed;
             None for the client's own choice.
         session_ttl: Seconds without a request or an open stream after which a session ends.
@@ -169,6 +184,7 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
     stateless: bool = False
     response: Literal["auto", "json", "sse"] = "auto"
     event_store: "EventStore | None" = None
+    host_url: str | None = None
     directory: "SessionDirectory | None" = None
     retry: float | None = None
     session_ttl: float = 1800.0
@@ -204,6 +220,10 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
                 raise ValueError(f"{name} must be at least 1")
         if not 0 <= self.drain_delay < math.inf:
             raise ValueError("drain_delay must be seconds, 0 or more")
+        if self.host_url is not None:
+            check_host_url(self.host_url)
+            if self.stateless:
+                raise ValueError("host_url is for sessions, which stateless has not")
         if self.response not in ("auto", "json", "sse"):
             raise ValueError('response must be "auto", "json" or "sse"')
         if self.access_log not in (None, "text", "json"):

@@ -6,14 +6,14 @@ import contextlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Protocol, TypeAlias, Unpack
 
 import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.transport.address import Address, is_loopback, parse, quote_path
 from wirespeed.transport.gate import authority_of, check_authorities
-from wirespeed.transport.http.options import HttpOptions
+from wirespeed.transport.http.options import HttpOptions, SessionDirectory
 from wirespeed.transport.net import activation
 from wirespeed.transport.net.activation import HotRestart
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
@@ -227,11 +227,33 @@ def plan(
                 raise ValueError(f"{address}: {service!r} cannot be served over HTTP")
         if options.http.sse_path is not None:
             sse_service(by_path.values())
+        options = _with_directory(by_path, options)
     _check_options(address, options)
     check_authorities(by_path.values(), options)
     if not address.has_paths and any(map(authority_of, by_path.values())):
         raise ValueError(f"auth is for HTTP and WebSocket only, not for {address.scheme}:")
     return address, by_path, options
+
+
+class SharesSessions(Protocol):
+    """A service whose hosts may share sessions."""
+
+    def session_directory(self, url: str) -> SessionDirectory:
+        """What finds the sessions of other hosts, for a host that these reach at a URL. ValueError:
+        there is no store to share them by, or the URL is wrong."""
+        ...
+
+
+def _with_directory(services: Mapping[str, Service], options: ListenOptions) -> ListenOptions:
+    """Return the options with what ``host_url`` makes. ValueError: the servers have no store."""
+    http = options.http
+    if http.host_url is None or http.directory is not None:
+        return options
+    able = [one for one in services.values() if has_capability(one, SharesSessions)]
+    if not able:
+        raise ValueError("host_url needs a Server with cluster")
+    http = msgspec.structs.replace(http, directory=able[0].session_directory(http.host_url))
+    return msgspec.structs.replace(options, http=http)
 
 
 def _check_options(address: Address, options: ListenOptions) -> None:
