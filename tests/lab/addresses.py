@@ -64,8 +64,8 @@ class Place:
             return name
 
         @self.server.tool
-        async def ask(ctx: Context) -> str:
-            return f"{name} {len(ctx.session_state)}"
+        async def session(ctx: Context) -> str:
+            return f"{name} {ctx.session_id}"
 
         @self.server.resource("lab://name")
         async def read() -> str:
@@ -112,10 +112,10 @@ class Place:
         self._busy = is_busy
         self._break()
 
-    def freeze(self, is_silent: bool = True) -> None:
-        """Read nothing from now on, or again."""
+    def freeze(self, is_silent: bool = True, *, breaks: bool = True) -> None:
+        """Pass nothing on from now on, or again. ``breaks``: Whether what was open is broken."""
         self._silent = is_silent
-        if not is_silent:
+        if not is_silent and breaks:
             self._break()
 
     def _break(self) -> None:
@@ -183,9 +183,9 @@ def backend(places: Iterable[Any], *urls: ServerUrl, **options: Any) -> BackendC
         "name": "s",
         "isolation": "pool",
         "breaker": BreakerConfig(failures=2, pause=0.3),
-        "health": HealthConfig(interval=0.3, timeout=0.3),
     }
-    return delayed(BackendConfig(**{**fields, **options}), slow_start=0.2)
+    address = HealthConfig(interval=0.3, timeout=0.3)
+    return delayed(BackendConfig(**{**fields, **options}), slow_start=0.2, address=address)
 
 
 async def called(client: Client, n: int, tool: str = "who") -> Counter[str]:

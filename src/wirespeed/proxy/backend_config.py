@@ -329,6 +329,7 @@ class BackendDelays(NamedTuple):
         gather: The time that a change waits for the other servers of the pool to tell of it, too.
         answer: The time that a client of 2026-07-28 has to answer a question.
         rounds: The pauses before a round without questions.
+        address: When one of several addresses is asked whether it works.
         slow_start: The time in which an address that has come gets less than its weight.
     """
 
@@ -344,6 +345,7 @@ class BackendDelays(NamedTuple):
     gather: float = 0.2
     answer: float = 600.0
     rounds: Backoff = Backoff(0.05, 5.0)
+    address: HealthConfig = HealthConfig(interval=10.0, timeout=5.0)
     slow_start: float = 10.0
 
 
@@ -359,7 +361,7 @@ class BackendConfig:
         urls: All URLs of a server that has several, that of `target` among them: each is text, or a
             `wirespeed.config.ServerUrl` with a weight. Each is reached with the other options of
             `target`. Requests go to the URL with the fewest in flight, and a client of a legacy era
-            stays with one URL. Isolation is ``"pool"`` then.
+            stays with one URL. Isolation is ``"auto"`` or ``"pool"`` then.
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
         protocol: What it speaks: ``"mcp"``, or ``"litemcp"`` (1.0.0), whose one tool is shown as a
             tool of MCP with strings as parameters. Clients share a server of LiteMCP.
@@ -385,8 +387,8 @@ class BackendConfig:
         recycle: When a shared server is replaced by a new one.
         ask: Whether a shared server of a legacy era may ask clients (sampling, elicitation,
             roots). A question reaches a client only while that client is alone.
-        health: How a server that hangs is found. None: by deadlines only; of a server with several
-            `urls`, `HealthConfig` of 10 and 5 seconds.
+        health: How a server that hangs is found, and ended. None: by deadlines only. One of several
+            `urls` that answers nothing within 15 seconds gets no requests then, and is not ended.
         request_timeout: Seconds that the server has for a request. Then the client gets an error,
             and the server a cancellation. Progress does not extend it. None: as long as it takes.
         retry: Which requests are sent again when a shared server ends.
@@ -495,8 +497,10 @@ class BackendConfig:
         target = self.target
         if not isinstance(target, Http | WebSocket | Socket) or self.protocol != "mcp":
             raise ValueError("urls are for servers of MCP that have a URL")
-        if self.isolation != "pool":
-            raise ValueError('urls need isolation "pool": clients share the server')
+        if self.isolation not in ("auto", "pool"):
+            raise ValueError('with urls, isolation is "auto" or "pool"')
+        if self.spares:
+            raise ValueError("urls and spares do not go together")
         urls = tuple(ServerUrl(one) if isinstance(one, str) else one for one in self.urls)
         names = [one.url for one in urls]
         if len(names) > MAX_URLS:
@@ -512,8 +516,6 @@ class BackendConfig:
         for one in urls:
             msgspec.structs.replace(target, url=one.url, shown=one.shown)
         object.__setattr__(self, "urls", urls)
-        if self.health is None:
-            object.__setattr__(self, "health", HealthConfig(interval=10.0, timeout=5.0))
 
     def _check_identity(self) -> None:
         from wirespeed.client.targets import Http, WebSocket

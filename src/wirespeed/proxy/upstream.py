@@ -135,6 +135,7 @@ class Upstream(UpstreamSide):
         self.probing = False
         self._has_others = False
         self._elsewhere: Callable[[Side, Message], bool] | None = None
+        self._eject: Callable[[], None] | None = None
         self.ends_unreachable = False
         self.greeting: Any = None
         session.shows_late_responses = True
@@ -181,11 +182,19 @@ class Upstream(UpstreamSide):
         """End when the server cannot be reached: who owns the connection makes another."""
         self.ends_unreachable = True
 
-    def has_others(self, elsewhere: Callable[[Side, Message], bool] | None) -> None:
+    def has_others(
+        self,
+        elsewhere: Callable[[Side, Message], bool] | None,
+        eject: Callable[[], None] | None,
+    ) -> None:
         """The server has other addresses: a request that this one cannot take is a failure of the
-        address. ``elsewhere``: Returns whether such a request is sent to another address; None: it
-        is not."""
-        self._has_others, self._elsewhere = True, elsewhere
+        address.
+
+        ``elsewhere``: Returns whether such a request is sent to another address; None: it is not.
+        ``eject``: Called when the address answers nothing, so that it gets no requests; None: it is
+        ended.
+        """
+        self._has_others, self._elsewhere, self._eject = True, elsewhere, eject
 
     def retire(self) -> None:
         """Another connection has taken the place of this one."""
@@ -345,6 +354,16 @@ class Upstream(UpstreamSide):
         if self.link is not None:  # it goes on
             return self._elsewhere is not None and self._elsewhere(asker, message)
         return self.owner.again(asker, message)
+
+    def silent(self, reason: str) -> None:
+        """The server answers nothing. It is ended; or, where it has other addresses, these get what
+        may be sent twice. The other requests go on: the server may only be busy."""
+        if self._eject is None:
+            self.end(reason)
+            return
+        quiet.log(logging.WARNING, "%s: an address gets no requests: %s", self.name, reason)
+        self._eject()
+        self.move_requests("the server answers nothing")
 
     def end(self, reason: str) -> None:
         """End a connection that cannot be used any more. Its requests fail."""

@@ -149,6 +149,15 @@ cdef class UpstreamSide(Side):
         """Return whether a request that this side cannot answer is sent again."""
         return self.send_again_c(route)
 
+    def move_requests(self, str why not None):
+        """Have those requests sent again that may be, and cancel them here."""
+        cdef Route route
+        for token in list(self.session.pending.tokens or ()):
+            if type(token) is Route and self.send_again_c(<Route> token):
+                route = <Route> token
+                self.session.pending.take_c(route.id)
+                self.cancel(route.id, why, route.about)
+
     def fail(self, Route route not None, int code, str message not None, object data=None):
         """Answer a request that was passed on to this side with an error of the proxy."""
         self.fail_c(route, code, message, data)

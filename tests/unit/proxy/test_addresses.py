@@ -29,6 +29,7 @@ from wirespeed.cli.top import _screen
 from wirespeed.config import ServerUrl
 from wirespeed.errors import RemoteError
 from wirespeed.proxy import AdminConfig, BackendConfig, Changes, HealthConfig, RetryConfig
+from wirespeed.proxy.isolation.address_pool import AddressPool
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -36,7 +37,14 @@ LOST = -31004
 
 
 def pool_of(gate: Gateway) -> Any:
-    return gate.proxy.services["s"].assignment
+    found: Any = gate.proxy.services["s"].assignment
+    return found if isinstance(found, AddressPool) else found._pool
+
+
+async def pool_in(gate: Gateway) -> Any:
+    """The pool of the addresses, once it is there."""
+    await until(lambda: pool_of(gate) is not None)
+    return pool_of(gate)
 
 
 async def all_up(gate: Gateway, n: int = 3) -> None:
@@ -231,21 +239,50 @@ async def test_an_address_that_fails_while_nobody_asks(fault: str) -> None:
         await until(lambda: bad.takes_all)
 
 
-async def test_which_calls_are_sent_to_another_address() -> None:
-    config = {"health": HealthConfig(), "retry": RetryConfig(trust_annotations=True)}
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_call_at_an_address_that_is_frozen(ends: bool) -> None:
+    """It may only be busy: the call waits on, unless the file has ``health``."""
+    config = {"health": HealthConfig(interval=0.3, timeout=0.3)} if ends else {}
     async with places("ab") as two, gateway(backend(two, **config)) as gate:
         await all_up(gate, 2)
         async with gate.client() as client:
             two[0].go.clear()
+            calls = [asyncio.ensure_future(client.call_tool("who")) for _ in range(2)]
+            await until(lambda: two[0].seen["who"] == 1)
+            two[0].freeze()
+            slow = asyncio.ensure_future(read(client))
+            other = asyncio.ensure_future(read(client))
+            frozen = pool_of(gate).modern[0]
+            await until(lambda: not frozen.takes_all)
+            assert await asyncio.gather(slow, other) == ["b", "b"]
+            assert await called(client, 4) == {"b": 4}
+            if not ends:
+                assert not calls[0].done()
+                two[0].go.set()
+                two[0].freeze(False, breaks=False)
+            done = await asyncio.gather(*calls, return_exceptions=True)
+            assert {getattr(one, "text", LOST) for one in done} == {"b", LOST if ends else "a"}
+            await until(lambda: ends or frozen.takes_all)
+
+
+async def test_which_calls_are_sent_to_another_address() -> None:
+    config = {"retry": RetryConfig(trust_annotations=True)}
+    async with places("ab") as two, gateway(backend(two, **config)) as gate:
+        await all_up(gate, 2)
+        async with gate.client() as client:
+            for one in two:
+                one.go.clear()
             changes = [asyncio.ensure_future(client.call_tool("who")) for _ in range(2)]
+            await until(lambda: all(one.seen == {"who": 1} for one in two))
             looks = [asyncio.ensure_future(client.call_tool("look")) for _ in range(2)]
-            await until(lambda: two[0].seen == {"who": 1, "look": 1})
+            await until(lambda: all(one.seen == {"who": 1, "look": 1} for one in two))
             await two[0].close()
+            await until(lambda: two[1].seen == {"who": 1, "look": 2})
+            two[1].go.set()
             done = await asyncio.gather(*changes, *looks, return_exceptions=True)
             failed = [one for one in done if isinstance(one, BaseException)]
             assert [getattr(one, "code", None) for one in failed] == [LOST]
             assert [one.text for one in done if one not in failed] == ["b", "b", "b"]
-            assert two[1].seen == {"who": 1, "look": 2}
 
 
 async def test_all_addresses_fail_and_one_comes_back() -> None:
@@ -330,27 +367,61 @@ async def test_processes_that_are_killed_and_frozen(tmp_path: Path) -> None:
 # -- sessions of legacy eras -----------------------------------------------------------------------
 
 
-async def test_a_legacy_session_stays_at_its_address() -> None:
-    async with places() as three, gateway(backend(three)) as gate:
-        await all_up(gate)
-        async with contextlib.AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(gate.client(era="legacy")) for _ in range(6)]
-            homes = []
-            for client in clients:
-                (home,) = await called(client, 5)
-                homes.append(home)
-            assert Counter(homes) == {"a": 2, "b": 2, "c": 2}
-            await three[1].close()
-            await until(lambda: not pool_of(gate).modern[1].takes_all)
-            late = await stack.enter_async_context(gate.client(era="legacy"))
-            assert set(await called(late, 3)) < {"a", "c"}
-            for client, home in zip(clients, homes, strict=True):
-                if home != "b":
-                    assert await called(client, 3) == {home: 3}
-            await three[1].open()
-            await until(lambda: all(one.is_there for one in pool_of(gate).legacy))
-            for client, home in zip(clients, homes, strict=True):
-                assert await called(client, 3) == {home: 3}
+@pytest.mark.parametrize("isolation", ["auto", "pool"])
+async def test_a_legacy_session_stays_at_its_address(isolation: Any) -> None:
+    """With ``auto`` each client has a session of its own there."""
+    async with contextlib.AsyncExitStack() as stack:
+        three = await stack.enter_async_context(places())
+        gate = await stack.enter_async_context(gateway(backend(three, isolation=isolation)))
+        pool = await pool_in(gate)
+
+        async def joined() -> tuple[Client, str]:
+            client = await stack.enter_async_context(gate.client(era="legacy"))
+            (found,) = await called(client, 5, "session")
+            return client, found
+
+        await until(lambda: sum(one.takes_all for one in pool.modern) == 3)
+        clients = [await joined() for _ in range(6)]
+        sessions = [session for _, session in clients]
+        assert Counter(one[0] for one in sessions) == {"a": 2, "b": 2, "c": 2}
+        assert len(set(sessions)) == (6 if isolation == "auto" else 3)
+        await three[1].close()
+        await until(lambda: not pool.modern[1].takes_all)
+        for _ in range(4):
+            assert (await joined())[1][0] in "ac"
+        for client, session in clients:
+            if session[0] != "b":
+                assert set(await called(client, 3, "session")) == {session}
+        await three[1].open()
+        await until(lambda: pool.modern[1].takes_all)
+        await until(lambda: pool.modern[1].address.share.weight == 1)
+        if isolation == "pool":
+            await until(lambda: all(one.is_there for one in pool.legacy))
+            for client, session in clients:
+                assert {one[0] for one in await called(client, 3, "session")} == {session[0]}
+        assert (await joined())[1][0] == "b"
+
+
+async def test_a_legacy_server_with_isolation_auto() -> None:
+    """Requests of 2026-07-28 over HTTP are translated, and share a session at an address."""
+    old = {"versions": ("2025-11-25",)}
+    async with places("ab", **old) as two, gateway(backend(two, isolation="auto")) as gate:
+        pool = await pool_in(gate)
+        await until(lambda: sum(one.is_there for one in pool.legacy) == 2)
+        async with (
+            gate.client() as one,
+            gate.client(era="legacy") as two_,
+            gate.client(era="legacy") as three,
+        ):
+            (modern,) = await called(one, 4, "session")
+            own = {next(iter(await called(client, 4, "session"))) for client in (two_, three)}
+            assert len({modern, *own}) == 3
+            assert {session[0] for session in own} == {"a", "b"}
+        await two[0].close()
+        async with gate.client(era="legacy") as late:
+            await until(lambda: sum(one.is_there for one in pool.legacy) == 1)
+        async with gate.client(era="legacy") as late:
+            assert set(await called(late, 3)) == {"b"}
 
 
 # -- a reload --------------------------------------------------------------------------------------
@@ -360,8 +431,10 @@ async def reloaded(gate: Gateway, config: BackendConfig) -> Changes:
     return await gate.proxy.reload(dataclasses.replace(gate.proxy.config, backends=(config,)))
 
 
-async def test_an_address_that_is_removed_is_drained() -> None:
-    async with places("abcd") as four, gateway(backend(four[:3])) as gate:
+@pytest.mark.parametrize("isolation", ["auto", "pool"])
+async def test_an_address_that_is_removed_is_drained(isolation: Any) -> None:
+    own = {"isolation": isolation}
+    async with places("abcd") as four, gateway(backend(four[:3], **own)) as gate:
         async with gate.client() as client, gate.client(era="legacy") as legacy:
             await all_up(gate)
             pool, services = pool_of(gate), gate.proxy.services
@@ -373,7 +446,7 @@ async def test_an_address_that_is_removed_is_drained() -> None:
             gone.seen.clear()
             held = [asyncio.ensure_future(client.call_tool("who")) for _ in range(3)]
             await until(lambda: gone.seen["who"] == 1)
-            changes = await reloaded(gate, backend([four[3], *others]))
+            changes = await reloaded(gate, backend([four[3], *others], **own))
             assert (changes.addressed, changes.changed) == (("s",), ())
             assert gate.proxy.services == services
             await all_up(gate)
@@ -434,7 +507,7 @@ async def test_what_an_address_gave_comes_back_to_it() -> None:
 
 A, B = "http://127.0.0.1:1/mcp", "http://127.0.0.1:2/mcp"
 FAULTY: list[tuple[dict[str, Any], str]] = [
-    ({"isolation": "auto"}, "pool"),
+    ({"spares": 2}, "spares"),
     ({"isolation": "session"}, "pool"),
     ({"urls": (B,)}, "target"),
     ({"urls": (A, A)}, "twice"),
@@ -456,10 +529,8 @@ def test_faulty_urls(change: dict[str, Any], text: str) -> None:
         BackendConfig(**{**good, **change})
 
 
-def test_the_health_of_several_addresses_is_checked_by_default() -> None:
-    assert BackendConfig(target=Http(A)).health is None
+def test_urls_are_values() -> None:
     several = BackendConfig(target=Http(A), urls=(A, ServerUrl(B, 2)), isolation="pool")
-    assert several.health == HealthConfig(interval=10, timeout=5)
     assert several.urls == (ServerUrl(A), ServerUrl(B, 2))
 
 

@@ -349,8 +349,8 @@ def server(**proxy: Any) -> dict[str, Any]:
             "mcpServers.a: Http takes http: and https: and http+unix: URLs; ws: is for WebSocket",
         ),
         (
-            at(["http://a", "http://b"], proxy={}),
-            'mcpServers.a: urls need isolation "pool": clients share the server',
+            at(["http://a", "http://b"], proxy={"isolation": "shared"}),
+            'mcpServers.a: with urls, isolation is "auto" or "pool"',
         ),
         (
             OF_A_HOST | {"proxy": {"listens": []}},

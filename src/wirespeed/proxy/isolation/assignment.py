@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wirespeed.protocol import codes
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Router, WithoutSession
-from wirespeed.proxy.isolation.addresses import AddressPool
+from wirespeed.proxy.isolation.address_pool import AddressPool
 from wirespeed.proxy.isolation.handshake import Probe, ping
 from wirespeed.proxy.isolation.per_client import PerClient
 from wirespeed.proxy.isolation.pool import Pool
@@ -78,6 +78,8 @@ class Auto:
 
     It asks the server once, unless the configuration names the era. Until it knows, clients wait.
     The server that was asked is used: it is the first of the pool, or that of the first client.
+
+    Of a server with several addresses, the pool asks each, and knows which can be used.
     """
 
     is_shared = False  # until the era is known
@@ -94,10 +96,19 @@ class Auto:
         self._probe = Probe(config, None)
         self._downstreams: dict[Downstream, None] = {}  # that wait
         self._refusal: tuple[int, str] | None = None
+        self._urls = config.urls  # those of the last reload
 
     async def start(self) -> None:
         """Start a server, and ask it. WirespeedError: it cannot be used yet, and is started again
         until `stop`."""
+        if self._config.urls:
+            pool = AddressPool(self._config, self._limits, self._meter, self._per_client)
+            pool.readdress(self._urls)
+            self._pool = pool
+            self._per_client.use(pool.address_for)
+            self._go_on()
+            await pool.start()
+            return
         if self._config.era == "legacy":
             await self._serve_legacy()
             return
@@ -121,6 +132,12 @@ class Auto:
         for pool in pools:
             await pool.stop()
         await self._per_client.stop()
+
+    def readdress(self, urls: tuple[Any, ...]) -> None:
+        """Have these addresses from now on."""
+        self._urls = urls
+        if isinstance(self._pool, AddressPool):
+            self._pool.readdress(urls)
 
     def restart(self, reason: str) -> None:
         """Replace the servers that run by new ones."""

@@ -17,7 +17,7 @@ from wirespeed.proxy.upstream import is_down
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
@@ -217,17 +217,30 @@ class Instance:
     def failed(self) -> None:
         """Count a failure."""
         self.n_failures += 1
-        if self.breaker is None and (self.config.breaker is not None or self._ejects):
+        if self.config.breaker is not None or self._ejects:
+            self._own_breaker().failed(self.n_answered)
+
+    def eject(self) -> None:
+        """Give it no requests from now on, until it has answered one of the proxy."""
+        self.n_failures += 1
+        self._own_breaker().trip()
+
+    def _own_breaker(self) -> CircuitBreaker:
+        if self.breaker is None:
             self.breaker = CircuitBreaker(
                 self.config.breaker or BreakerConfig(), asyncio.get_running_loop(), self._update
             )
-        if self.breaker is not None:
-            self.breaker.failed(self.n_answered)
+        return self.breaker
 
     def down(self, reason: str | None) -> None:
         """Refuse requests while the server cannot be started."""
         self._down = reason
         self._update()
+
+    @property
+    def ejects_silent(self) -> Callable[[], None] | None:
+        """`eject`, if an address that answers nothing is not to be ended."""
+        return None if self.config.health is not None else self.eject
 
     @property
     def is_there(self) -> bool:

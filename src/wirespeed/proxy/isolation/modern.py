@@ -77,7 +77,7 @@ class Modern(Instance):
         elif seal is not None:
             upstream.mark(Tags("", seal))
         if self.address is not None:
-            upstream.has_others(self._elsewhere)
+            upstream.has_others(self._elsewhere, self.ejects_silent)
         self.use(upstream)
         self.attach_all()
         self._pool.came(self)

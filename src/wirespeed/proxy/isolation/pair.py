@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.supervisor import ServerMeter
     from wirespeed.proxy.upstream import Upstream
@@ -32,11 +33,13 @@ class Pair:
     Attributes:
         life: The server.
         upstream: The connection to it, once there is one.
+        address: The address, if the server has several.
     """
 
     life: RunningServer
 
-    def __init__(self) -> None:
+    def __init__(self, address: Address | None = None) -> None:
+        self.address = address
         self.upstream: Upstream | None = None
         self._downstream: Downstream | None = None
         self._first: Message | None = None
@@ -46,11 +49,19 @@ class Pair:
 
     @classmethod
     def start(
-        cls, config: BackendConfig, limits: Limits, meter: ServerMeter, *, restarts: bool
+        cls,
+        config: BackendConfig,
+        limits: Limits,
+        meter: ServerMeter,
+        *,
+        restarts: bool,
+        address: Address | None = None,
     ) -> Self:
-        """Start a server. ``restarts``: until it has a client."""
-        pair = cls()
-        supervisor = Supervisor(config, pair, limits, meter, restarts=restarts)
+        """Start a server. ``restarts``: until it has a client. ``address``: that of the server, if
+        it has several."""
+        pair = cls(address)
+        target = None if address is None else address.target
+        supervisor = Supervisor(config, pair, limits, meter, restarts=restarts, target=target)
         pair.life = RunningServer(supervisor, asyncio.ensure_future(supervisor.run()))
         return pair
 
@@ -206,9 +217,11 @@ class Spares:
         """Take a server as a spare."""
         self.pairs.appendleft(pair)
 
-    def take(self) -> Pair:
+    def take(self, address: Address | None = None) -> Pair:
         """Return a server for a client: a spare that is ready or starting, or else a new
-        server."""
+        server. ``address``: That of the server, if it has several."""
+        if address is not None:
+            return self._start(restarts=False, address=address)
         for state in ("ready", "starting"):
             for pair in self.pairs:
                 if pair.life.supervisor.status.state == state:
@@ -218,8 +231,10 @@ class Spares:
             self.pairs.remove(pair)
         return self._start(restarts=False)
 
-    def _start(self, *, restarts: bool) -> Pair:
-        return Pair.start(self._config, self._limits, self._meter, restarts=restarts)
+    def _start(self, *, restarts: bool, address: Address | None = None) -> Pair:
+        return Pair.start(
+            self._config, self._limits, self._meter, restarts=restarts, address=address
+        )
 
     def take_all(self) -> list[Pair]:
         """Remove all spares, and return them. The caller ends them."""

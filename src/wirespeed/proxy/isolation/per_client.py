@@ -33,11 +33,14 @@ from wirespeed.transport.child.command import Stdio
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.supervisor import ServerMeter
     from wirespeed.proxy.upstream import Upstream
@@ -72,11 +75,27 @@ class PerClient:
         self._probes: dict[Downstream, asyncio.Task[None]] = {}
         self._quiet = RateLimitedLog(logger, lines=2)
         self._look_timer: asyncio.TimerHandle | None = None
+        self._choose: Callable[[Downstream], Address] | None = None
         self._requests: Functions = {"initialize": self._initialize}
 
     async def start(self) -> None:
         """Servers are started for their clients, and as spares."""
         self._spares.fill()
+
+    def use(self, choose: Callable[[Downstream], Address]) -> None:
+        """The server has several addresses: ``choose`` returns the one that a client gets."""
+        self._choose = choose
+
+    def n_clients_at(self, address: Address) -> int:
+        """Return how many clients have an address."""
+        return sum(pair.address is address for pair in self._pairs.values())
+
+    def dismiss_at(self, address: Address, reason: str) -> None:
+        """End the sessions of the clients that have an address, once their requests are
+        answered."""
+        for downstream in [one for one, pair in self._pairs.items() if pair.address is address]:
+            downstream.turn_away(codes.SHUTTING_DOWN, reason)
+            downstream.drain()
 
     async def prove(self) -> None:
         """Start a server for the first client, and see that it goes on. TransportError: it does
@@ -144,7 +163,8 @@ class PerClient:
         modern = legacy and not isinstance(config.target, Http)
         downstream.bind(Binding.to_own(self, flow, self._requests, legacy=legacy, modern=modern))
         downstream.pause()
-        pair = self._pairs[downstream] = self._spares.take()
+        address = None if self._choose is None else self._choose(downstream)
+        pair = self._pairs[downstream] = self._spares.take(address)
         pair.join(downstream, first, self.failed)
         self._spares.fill()
         if self._look_timer is None:
@@ -246,7 +266,10 @@ class PerClient:
         task.add_done_callback(self._ending.discard)
 
     def failed(self, pair: Pair) -> None:
-        """The server of a client has ended, could not be started, or took too long."""
+        """The server of a client has ended, could not be started, or took too long. Of one with
+        several addresses, the pool of these knows which can be used."""
+        if self._choose is not None:
+            return
         if self.breaker is None and self._config.breaker is not None:
             self.breaker = CircuitBreaker(
                 self._config.breaker, asyncio.get_running_loop(), lambda: None

@@ -20,7 +20,7 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import name_of, outermost
 from wirespeed.proxy.identity.credentials import Who
-from wirespeed.proxy.isolation.addresses import AddressPool
+from wirespeed.proxy.isolation.address_pool import AddressPool
 from wirespeed.proxy.isolation.assignment import pool_of
 
 if TYPE_CHECKING:

@@ -359,6 +359,8 @@ class Pool:
             downstream.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
         elif not self.versions:
             self._wait(downstream, message)
+        elif not self.is_modern and self._per_client is not None and not downstream.shared:
+            self._hand_over(downstream, message, self._per_client)
         elif not self.is_modern:
             downstream.other_era(message, self.versions, version)
         else:
@@ -471,10 +473,7 @@ class Pool:
 
     def _initialize(self, downstream: Downstream, message: Message) -> None:
         if self._per_client is not None:
-            self._homes.pop(downstream)
-            self._leave_modern(downstream)
-            downstream.bind(Binding.to_router(self._per_client, downstream.service.flow))
-            self._per_client.joined(downstream, message)
+            self._hand_over(downstream, message, self._per_client)
         elif not self.versions:
             if self._refusal is None:
                 downstream.pause()  # what follows waits, too
@@ -490,6 +489,13 @@ class Pool:
             home = self._homes[downstream] = self._choose_home(downstream)
             self._run(home)
             home.greet(downstream, message)
+
+    def _hand_over(self, downstream: Downstream, message: Message, to: PerClient) -> None:
+        """Have a client get a server of its own."""
+        self._homes.pop(downstream)
+        self._leave_modern(downstream)
+        downstream.bind(Binding.to_router(to, downstream.service.flow))
+        to.joined(downstream, message)
 
     def _choose_home(self, downstream: Downstream) -> Legacy:
         """Return the server that a client of a legacy era has for its life."""

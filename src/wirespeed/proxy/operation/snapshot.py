@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from wirespeed.proxy.access.skills import HeldSkill
+from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.operation.meter import PART, Sample, Share, each, in_parts
 from wirespeed.transport.memory import MemoryLink
 
@@ -417,7 +418,10 @@ def _endpoint(
         skills=None if service.skills is None else _skills(service.skills),
         cached_lists=meter.n_cached,
         drained=service.is_drained,
-        servers=[_server(supervisor, worker) for supervisor in islice(supervisors, MAX_SERVERS)],
+        servers=[
+            _server(supervisor, worker)
+            for supervisor in islice(sorted(supervisors, key=_is_own), MAX_SERVERS)
+        ],
     )
 
 
@@ -448,10 +452,14 @@ def _target(target: Any) -> str:
     return _cut((target.shown or target.url).partition("?")[0])
 
 
+def _is_own(supervisor: Supervisor) -> bool:
+    """Return whether a server is a client's own, or a process: addresses come before these."""
+    return not isinstance(supervisor.owner, Instance) or supervisor.owner.address is None
+
+
 def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
     upstream, owner = supervisor.upstream, supervisor.owner
     revision = None if upstream is None else upstream.revision
-    address = getattr(owner, "address", None)
     found = ServerEntry(
         worker=worker,
         state=word_of(supervisor),
@@ -462,11 +470,10 @@ def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
         in_flight=0 if upstream is None else upstream.session.pending.live,
         error=_cut(supervisor.status.error) or None,
     )
-    if address is not None:
+    if isinstance(owner, Instance) and (address := owner.address) is not None:
         found.url = _cut((address.url.shown or address.url.url).partition("?")[0])
         found.weight, found.percent = address.share.weight, address.url.percent
-        found.answered = getattr(owner, "n_answered", 0)
-        found.failures = getattr(owner, "n_failures", 0)
+        found.answered, found.failures = owner.n_answered, owner.n_failures
     return found
 
 
@@ -528,7 +535,8 @@ def word_of(supervisor: Supervisor) -> str:
     address that gets no requests "ejected"."""
     if supervisor.retired:
         return "leaving"
-    if supervisor.status.state == "ready" and getattr(supervisor.owner, "is_ejected", False):
+    owner = supervisor.owner
+    if supervisor.status.state == "ready" and isinstance(owner, Instance) and owner.is_ejected:
         return EJECTED
     return _WORDS[supervisor.status.state]
 

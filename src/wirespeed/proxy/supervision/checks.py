@@ -66,9 +66,10 @@ _LOOKS = 4
 
 
 class LivenessCheck:
-    """Sends a server that is silent while requests wait a `ping`, or `server/discover`, and ends it
-    if it stays silent. Any message counts as an answer, an error too. A server over HTTP is asked
-    while no request waits, too: no connection tells that it has ended."""
+    """Sends a server that is silent while requests wait a `ping`, or `server/discover`, and gives
+    it up if it stays silent (`Upstream.silent`). Any message counts as an answer, an error too. A
+    server over HTTP is asked while no request waits, too: no connection tells that it has ended.
+    One that was given up and goes on is not asked again until it has said something."""
 
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
@@ -76,18 +77,22 @@ class LivenessCheck:
         self._silent_since = 0.0
         self._asked: asyncio.Future[Any] | None = None
         self._asked_at = 0.0
+        self._given_up = False
 
     def check(self, upstream: Upstream, now: float) -> float:
-        """Ask, or end the server that was asked."""
+        """Ask, or give up the server that was asked."""
         seen = upstream.session.messages_in
         idle = upstream.session.pending.live == 0 and not upstream.ends_unreachable
         if seen != self._seen or idle:
             self._seen, self._silent_since, self._asked = seen, now, None
+            self._given_up = False
+        elif self._given_up:
+            return self._config.interval / _LOOKS
         elif self._asked is None and now >= self._silent_since + self._config.interval:
             self._asked, self._asked_at = upstream.probe(), now
         elif self._asked is not None and now >= self._asked_at + self._config.timeout:
-            self._asked = None
-            upstream.end(f"it did not answer a ping within {self._config.timeout:g} s")
+            self._asked, self._given_up = None, True
+            upstream.silent(f"it did not answer a ping within {self._config.timeout:g} s")
         due = self._silent_since + self._config.interval
         if self._asked is not None:
             due = self._asked_at + self._config.timeout

@@ -57,9 +57,16 @@ class CircuitBreaker:
         if self.state == "half open" or (
             self.state == "closed" and self._failures >= self._config.failures
         ):
-            self.opened += 1
-            self._timer = self._loop.call_later(self._config.pause, self._half)
-            self._become("open")
+            self.trip()
+
+    def trip(self) -> None:
+        """Let nothing pass, whatever was counted."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.opened += 1
+        self._trial = None
+        self._timer = self._loop.call_later(self._config.pause, self._half)
+        self._become("open")
 
     def _half(self) -> None:
         self._become("half open")
