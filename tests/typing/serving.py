@@ -22,7 +22,13 @@ from wirespeed import (
     SQLiteEventStore,
     User,
 )
-from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore, SessionHosts
+from wirespeed.cluster import (
+    Cluster,
+    RedisEventStore,
+    RedisTaskStore,
+    RedisTokenBuckets,
+    SessionHosts,
+)
 from wirespeed.core import Lease
 from wirespeed.middleware import CacheResults, LimitRate, LimitResponses, Retry, Timing
 from wirespeed.skills import Skill, SkillCatalog, SkillEntry, SkillLimits, SkillResource
@@ -309,6 +315,9 @@ async def stores(store: TaskStore) -> None:
         assert_type(cluster.up_for, float)
         assert_type(cluster.n_losses, int)
         server.use_tasks(RedisTaskStore(cluster, "s", secret=b"x" * 16, max_tasks=10))
+        buckets = RedisTokenBuckets(cluster, "s", secret=b"x" * 16, on_store_loss="refuse")
+        server.add_middleware(LimitRate(10, buckets=buckets))
+        assert_type(await buckets.delay("anne", 10, 1), float)
     server.use_tasks("tasks.db")  # type: ignore[arg-type]
     page = await store.page(b"owner")
     assert_type(page, Page)

@@ -132,7 +132,7 @@ INSIDE = {
     "cluster": """
         clients
         store
-        events nonces tasks records
+        events nonces rates tasks records
         sessions
     """,
     "skills": """

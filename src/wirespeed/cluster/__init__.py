@@ -1,7 +1,7 @@
 """What several hosts share, on Valkey or Redis. It needs ``pip install 'wirespeed[cluster]'``.
 
-`Cluster` is the connection of one host to the store. `RedisTaskStore` and `RedisEventStore` keep
-tasks and events there.
+`Cluster` is the connection of one host to the store. `RedisTaskStore`, `RedisEventStore` and
+`RedisTokenBuckets` keep tasks, events and rates there.
 """
 
 from wirespeed._exports import exports

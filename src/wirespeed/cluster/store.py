@@ -59,6 +59,7 @@ logger = logging.getLogger("wirespeed.cluster")
 State: TypeAlias = Literal["idle", "connecting", "up", "down"]
 
 STORE_TIMEOUT = 0.25  # seconds
+MIN_SECRET = 16  # bytes of the secret of stores that name owners by digests
 CLOSE_TIMEOUT = 1.0  # seconds
 RETURNS = Backoff(0.05, 5.0, jitter=True)
 SETTLED = 10.0  # seconds up, after which a loss is the first in a row

@@ -27,7 +27,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.cluster.clients import Script, Word
-from wirespeed.cluster.store import Cluster
+from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError
 from wirespeed.tasks.model import Task, TaskLimit
 from wirespeed.tasks.store import SMALL, Page, StoreLimits, TaskStore, interrupted, now_ms
@@ -39,7 +39,6 @@ MAX_TASK = 4 * 1024 * 1024  # bytes of one task
 DEAD_AFTER = 20.0  # seconds
 BEATS = 4  # signs of life of a runner in this time
 LEFT = 10**12  # milliseconds: only runners that have left are dead
-MIN_SECRET = 16  # bytes
 MAX_ID = 256  # characters
 AT_ONCE = 500  # tasks of one round trip
 

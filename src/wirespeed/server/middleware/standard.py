@@ -9,7 +9,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -218,7 +218,8 @@ class Retry:
         wait: Seconds before the second call.
         when: A function of the `Reply` with ``is_error``, or of the
             `wirespeed.errors.ProtocolError`, which tells whether to call again. By default all
-            failed replies, and the errors -31000 (busy) and -32603 (internal error).
+            failed replies, and the errors -31000 (busy), -31007 (its store is away) and -32603
+            (internal error).
     """
 
     def __init__(
@@ -252,6 +253,13 @@ class Retry:
         return await call_next(request)
 
 
+class SharedBuckets(Protocol):
+    """Token buckets that have to be awaited."""
+
+    async def delay(self, key: Hashable, rate: float, burst: int) -> float:
+        """See `wirespeed.transport.token_buckets.TokenBuckets.delay`."""
+
+
 class LimitRate:
     """Limits how many requests a client may send: a token bucket for each. A request that comes too
     early gets error -31000, whose data has ``retryAfterMs``, as from the proxy.
@@ -263,7 +271,9 @@ class LimitRate:
             (`InboundRequest.principal`), else of the address, else of the connection.
         methods: The methods that count; by default those that run a function: calls of tools,
             prompts, resources and completions.
-        clock: Seconds.
+        buckets: Where the buckets are, such as `wirespeed.cluster.RedisTokenBuckets`, which several
+            hosts share; by default in the memory of this process.
+        clock: Seconds, of buckets in memory.
     """
 
     def __init__(
@@ -273,6 +283,7 @@ class LimitRate:
         *,
         by: Callable[[InboundRequest], Hashable] | None = None,
         methods: Collection[str] = _CALLS,
+        buckets: SharedBuckets | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rate = _positive("rate", rate)
@@ -282,10 +293,15 @@ class LimitRate:
         self._by = _client_of if by is None else by
         self._methods = _names(methods) or frozenset()
         self._buckets = TokenBuckets(clock)
+        self._shared = buckets
 
     async def __call__(self, request: InboundRequest, call_next: CallNext) -> Reply | None:
         if request.method in self._methods:
-            delay = self._buckets.delay(self._by(request), self._rate, self._burst)
+            owner = self._by(request)
+            if self._shared is None:
+                delay = self._buckets.delay(owner, self._rate, self._burst)
+            else:
+                delay = await self._shared.delay(owner, self._rate, self._burst)
             if delay:
                 raise ProtocolError(
                     codes.OVERLOADED,
@@ -308,7 +324,7 @@ def _client_of(request: InboundRequest) -> Hashable:
 def _may_pass(failure: Reply | ProtocolError) -> bool:
     """Whether another attempt may succeed."""
     if isinstance(failure, ProtocolError):
-        return failure.code in (codes.OVERLOADED, codes.INTERNAL_ERROR)
+        return failure.code in (codes.OVERLOADED, codes.STORE_AWAY, codes.INTERNAL_ERROR)
     return True
 
 
