@@ -67,6 +67,10 @@ class Place:
         async def session(ctx: Context) -> str:
             return f"{name} {ctx.session_id}"
 
+        @self.server.tool
+        async def user(ctx: Context) -> str:
+            return ctx.headers.get("x-user", "")
+
         @self.server.resource("lab://name")
         async def read() -> str:
             self.seen["read"] += 1

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import pytest
 from lab.addresses import PROGRAM, Child, Place, backend, called, places
-from lab.gateway import Gateway, gateway
+from lab.gateway import Gateway, gateway, inside
 from lab.http_front import Front, asked, fields
 from lab.operation import TOKEN, basic, fetch
 from lab.principals import principal
@@ -24,11 +24,18 @@ from lab.rows import every
 from lab.wording import raises
 from rich.console import Console
 
-from wirespeed import Client, Http, Stdio
+from wirespeed import Client, Http, Server, Stdio
 from wirespeed.cli.top import _screen
 from wirespeed.config import ServerUrl
 from wirespeed.errors import RemoteError
-from wirespeed.proxy import AdminConfig, BackendConfig, Changes, HealthConfig, RetryConfig
+from wirespeed.proxy import (
+    AdminConfig,
+    BackendConfig,
+    Changes,
+    HealthConfig,
+    IdentityConfig,
+    RetryConfig,
+)
 from wirespeed.proxy.isolation.address_pool import AddressPool
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
@@ -424,6 +431,51 @@ async def test_a_legacy_server_with_isolation_auto() -> None:
             assert set(await called(late, 3)) == {"b"}
 
 
+# -- with other features of the proxy --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["auto", "pool"])
+async def test_each_principal_has_its_own_connections(isolation: Any) -> None:
+    """They see the same addresses, and those of a later reload."""
+    identity = IdentityConfig(type="header", header="X-User", credential="I am {}".format)
+    own = {"isolation": isolation, "identity": identity}
+    people = principal("anne"), principal("bob")
+    async with (
+        places() as three,
+        gateway(backend(three[:2], **own), principals=people) as gate,
+        gate.client("anne") as anne,
+        gate.client("bob", "legacy") as bob,
+    ):
+        await called(anne, 10)  # the connections of a principal are made by its first request
+        while set(await called(anne, 10)) != {"a", "b"}:
+            pass
+        assert len(await called(bob, 4)) == 1
+        assert set(await called(anne, 4, "user")) == {"I am anne"}
+        assert set(await called(bob, 4, "user")) == {"I am bob"}
+        assert str(await reloaded(gate, backend(three[1:], **own))) == "addressed: s"
+        while set(await called(anne, 10)) != {"b", "c"}:
+            pass
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_among_several_servers(era: Any) -> None:
+    other = Server("other")
+
+    @other.tool
+    async def here() -> str:
+        return "other"
+
+    async with (
+        places() as three,
+        gateway(backend(three), inside("other", other)) as gate,
+        gate.client(era=era) as client,
+        gate.client(era=era, path="/servers/s") as alone,
+    ):
+        assert set(await called(client, 6, "s_who")) <= {"a", "b", "c"}
+        assert (await client.call_tool("other_here")).text == "other"
+        assert set(await called(alone, 6)) <= {"a", "b", "c"}
+
+
 # -- a reload --------------------------------------------------------------------------------------
 
 
@@ -541,6 +593,20 @@ def test_weights_that_cannot_be(weight: float, percent: float | None) -> None:
 
 
 # -- what operators see ----------------------------------------------------------------------------
+
+
+async def test_an_address_that_never_was_there_is_shown() -> None:
+    admin = AdminConfig(listen="http://127.0.0.1:0", token=TOKEN)
+    async with places("ab") as two:
+        await two[1].close()
+        async with gateway(backend(two), admin=admin) as gate:
+            await until(lambda: pool_of(gate).modern[1].n_failures > 1)
+            (found,) = (await fetch(gate.admin_port, "/status")).json["backends"]
+            assert found["state"] == "degraded"
+            states = {one["url"]: one["state"] for one in found["servers"]}
+            assert states[two[0].url] == "up" and states[two[1].url] in ("starting", "crash-loop")
+            (gone,) = [one for one in found["servers"] if one["url"] == two[1].url]
+            assert gone["failures"] > 1 and "connection refused" in gone["error"]
 
 
 async def test_each_address_is_shown() -> None:

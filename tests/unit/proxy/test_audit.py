@@ -146,7 +146,7 @@ async def test_a_call_that_waits_again_for_a_server_has_one_line(tmp_path: Path)
                 if supervisor.owner is modern
             )
             os.kill(pid, signal.SIGKILL)
-            if modern.index == 0:  # the second one gets the call that has waited
+            if modern.tag == 0:  # the second one gets the call that has waited
                 while len(one.read("tools/call")) != 2:
                     await asyncio.sleep(0.01)
                 assert (flow.n_in_flight, flow.n_queued) == (1, 1)

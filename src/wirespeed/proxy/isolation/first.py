@@ -69,7 +69,9 @@ class FirstConnection:
         """The connection was lost in its handshake."""
 
     def failed(self) -> None:
-        """The first start has failed."""
+        """A start has failed. An address is down, where others may be up."""
+        if self.address is not None:
+            self.modern.failed()
 
     def again(self, asker: Side, message: Message) -> bool:
         """Nothing was passed on yet."""

@@ -76,6 +76,7 @@ class PerClient:
         self._quiet = RateLimitedLog(logger, lines=2)
         self._look_timer: asyncio.TimerHandle | None = None
         self._choose: Callable[[Downstream], Address] | None = None
+        self._at: Counter[Address] = Counter()  # clients
         self._requests: Functions = {"initialize": self._initialize}
 
     async def start(self) -> None:
@@ -88,7 +89,7 @@ class PerClient:
 
     def n_clients_at(self, address: Address) -> int:
         """Return how many clients have an address."""
-        return sum(pair.address is address for pair in self._pairs.values())
+        return self._at[address]
 
     def dismiss_at(self, address: Address, reason: str) -> None:
         """End the sessions of the clients that have an address, once their requests are
@@ -165,6 +166,8 @@ class PerClient:
         downstream.pause()
         address = None if self._choose is None else self._choose(downstream)
         pair = self._pairs[downstream] = self._spares.take(address)
+        if address is not None:
+            self._at[address] += 1
         pair.join(downstream, first, self.failed)
         self._spares.fill()
         if self._look_timer is None:
@@ -244,6 +247,9 @@ class PerClient:
             probe.cancel()
         pair = self._pairs.pop(downstream, None)
         if pair is not None:
+            if pair.address is not None:
+                self._at[pair.address] -= 1
+                self._at += Counter()  # without those that nobody has
             pair.greeted()
             if pair.upstream is not None:
                 self._n_answered += pair.upstream.n_answered

@@ -220,10 +220,11 @@ class PerPrincipal:
             self._drop(min(idle, key=lambda one: one.used))
         authorization = self._credentials.authorization(who, lambda: self._lost(who))
         target: Any = self._config.target
+        urls = self._config.urls
         config = replace(
             self._config,
             target=msgspec.structs.replace(target, auth=authorization),
-            isolation="pool" if self._config.isolation == "pool" else "shared",
+            isolation="pool" if urls or self._config.isolation == "pool" else "shared",
             identity=None,
         )
         pool = pool_of(config, self._limits, self._meter)

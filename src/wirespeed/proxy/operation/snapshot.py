@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from wirespeed.proxy.access.skills import HeldSkill
+from wirespeed.proxy.isolation.first import FirstConnection
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.operation.meter import PART, Sample, Share, each, in_parts
 from wirespeed.transport.memory import MemoryLink
@@ -454,11 +455,18 @@ def _target(target: Any) -> str:
 
 def _is_own(supervisor: Supervisor) -> bool:
     """Return whether a server is a client's own, or a process: addresses come before these."""
-    return not isinstance(supervisor.owner, Instance) or supervisor.owner.address is None
+    return _address_of(supervisor) is None
+
+
+def _address_of(supervisor: Supervisor) -> Instance | None:
+    """Return the instance whose numbers are those of an address; None: it is none."""
+    owner = supervisor.owner
+    found = owner.modern if isinstance(owner, FirstConnection) else owner
+    return found if isinstance(found, Instance) and found.address is not None else None
 
 
 def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
-    upstream, owner = supervisor.upstream, supervisor.owner
+    upstream, instance = supervisor.upstream, _address_of(supervisor)
     revision = None if upstream is None else upstream.revision
     found = ServerEntry(
         worker=worker,
@@ -470,10 +478,10 @@ def _server(supervisor: Supervisor, worker: int) -> ServerEntry:
         in_flight=0 if upstream is None else upstream.session.pending.live,
         error=_cut(supervisor.status.error) or None,
     )
-    if isinstance(owner, Instance) and (address := owner.address) is not None:
+    if instance is not None and (address := instance.address) is not None:
         found.url = _cut((address.url.shown or address.url.url).partition("?")[0])
         found.weight, found.percent = address.share.weight, address.url.percent
-        found.answered, found.failures = owner.n_answered, owner.n_failures
+        found.answered, found.failures = instance.n_answered, instance.n_failures
     return found
 
 
@@ -535,8 +543,8 @@ def word_of(supervisor: Supervisor) -> str:
     address that gets no requests "ejected"."""
     if supervisor.retired:
         return "leaving"
-    owner = supervisor.owner
-    if supervisor.status.state == "ready" and isinstance(owner, Instance) and owner.is_ejected:
+    address = _address_of(supervisor)
+    if supervisor.status.state == "ready" and address is not None and address.is_ejected:
         return EJECTED
     return _WORDS[supervisor.status.state]
 
