@@ -132,7 +132,7 @@ INSIDE = {
     "cluster": """
         clients
         store
-        events nonces rates tasks records
+        events nonces rates tasks records passing
         sessions
     """,
     "skills": """

@@ -5,9 +5,6 @@ Each living host has an entry in the store, which it renews every second: its na
 ids of its sessions begin, and the URL at which the other hosts reach it. Each host reads all
 entries with the same command. So no request waits for the store.
 
-A host says who it is by a signature (HMAC) in a header field of each request that it passes on. The
-field also has the principal of the client, which the first host has authenticated.
-
 A session has one owner at most. An entry lives for `LIFETIME` after its renewal, and only then may
 others adopt. A host serves sessions that have a record for `LEASE` after a renewal, which is less.
 Where the store is gone for a majority of the hosts, nobody can adopt, and the lease goes on. A host
@@ -17,7 +14,6 @@ that comes back after the end of its lease drops its sessions, and adopts those 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import hmac
 import logging
@@ -29,12 +25,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 from msgspec import structs
 
-from wirespeed._core.framing.http.writer import field_lines
 from wirespeed._exports import set_public_home
 from wirespeed.cluster.clients import Script
+from wirespeed.cluster.passing import HostRequests
 from wirespeed.cluster.records import (
     MIN_SECRET,
     VERSION,
@@ -42,50 +37,28 @@ from wirespeed.cluster.records import (
     SessionRecords,
     SessionState,
 )
-from wirespeed.errors import ProtocolError, StoreUnavailable, TransportError
-from wirespeed.peer.http.exchange import refuse
-from wirespeed.transport.address import parse
-from wirespeed.transport.gate import Admission, Refused
+from wirespeed.errors import ProtocolError, StoreUnavailable
+from wirespeed.transport.gate import Admission
 from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.options import check_host_url
-from wirespeed.transport.http.pool import HttpPool
-from wirespeed.transport.options import OF_SESSION, Refusal, User
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.cluster.store import Cluster
     from wirespeed.limits import Limits
     from wirespeed.peer.http.http_session import HttpSession
-    from wirespeed.transport.http.client_connection import HttpCall
     from wirespeed.transport.http.exchange import Exchange
     from wirespeed.transport.http.options import HttpOptions
     from wirespeed.transport.options import HttpRequest
 
 logger = logging.getLogger("wirespeed.cluster")
 
-FIELD = "wirespeed-member"
 HOSTS_PATH = "/.wirespeed/hosts"  # where a host says whether it reaches the store
 RENEWAL = 1.0  # seconds between two renewals of an entry
 HURRY = 0.2  # seconds, where the store is reached again
 LIFETIME = 4.0  # seconds of an entry
 LEASE = 3.5  # seconds after a renewal in which no other host takes this one for gone
 MAX_ELSEWHERE = 65_536  # sessions that have moved to another host, and where they are
-MISDIRECTED = 421  # RFC 9110 section 15.5.20: a host does not have the session
-LOST = "the host that has the session was lost before its answer: the request may have run"
-MAX_CONNECTIONS = 10_000  # to one host; each open stream takes one
-
-# Of a request: what belongs to one connection, what the pool writes, what the first host checks.
-_OF_REQUESTS = frozenset(
-    {
-        "connection", "content-length", "expect", "host", "keep-alive", "origin", "te", "trailer",
-        "transfer-encoding", "upgrade", "user-agent", "accept-encoding", FIELD,
-    }
-)  # fmt: skip
-# The same of a response, and what the writer of a stream writes.
-_OF_RESPONSES = frozenset(
-    {"connection", "content-length", "date", "keep-alive", "transfer-encoding"}
-)
-_OF_STREAMS = frozenset({"cache-control", "content-type", "x-accel-buffering"})
 
 # ARGV: name, instance, URL, milliseconds of life (0: the host leaves). Returns whether this host
 # has the name, what changes when the store loses its data, and the names and URLs of all other
@@ -95,7 +68,7 @@ _RENEW = Script(
 local key = KEYS[1] .. 'hosts'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSETNX', key, '', ARGV[2])
+redis.call('HSETNX', key, '', ARGV[2] .. now)
 local found = {1, redis.call('HGET', key, '')}
 local all = redis.call('HGETALL', key)
 for i = 1, #all, 2 do
@@ -120,15 +93,6 @@ end
 return found
 """
 )
-
-
-class _Said(msgspec.Struct, frozen=True, array_like=True):
-    """What a host says of a client whose request it passes on: what its gate has found out."""
-
-    principal: str | None = None  # in hexadecimal digits
-    expires: float | None = None
-    user: str | None = None
-    scopes: tuple[str, ...] = ()
 
 
 class SessionEndpoint(Protocol):
@@ -197,14 +161,12 @@ class SessionHosts:
         self._key = hmac.digest(secret, b"wirespeed session hosts 1\0" + name.encode(), "sha256")
         self._records = SessionRecords(cluster, name, self._key)
         self._instance = secrets.token_urlsafe(12)  # the same in all workers of a host
-        self._ssl = ssl
-        self._limits = limits
+        self._requests = HostRequests(self._key, ssl, limits)
         self._quiet = RateLimitedLog(logger)
         self._name = ""
         self._worker = 0
         self._endpoints: set[SessionEndpoint] = set()
         self._hosts: dict[str, str] = {}  # the URLs of the others, by their names
-        self._pools: dict[str, HttpPool] = {}
         self._elsewhere: OrderedDict[str, str] = OrderedDict()  # owners of sessions that moved
         self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
         self._renewed = -math.inf
@@ -241,9 +203,8 @@ class SessionHosts:
         task, self._task = self._task, None
         task.cancel()
         await asyncio.wait([task])
-        pools, self._pools, self._hosts = list(self._pools.values()), {}, {}
-        for pool in pools:
-            await pool.close()
+        self._hosts = {}
+        await self._requests.close()
         with contextlib.suppress(StoreUnavailable, ProtocolError):
             await self._renew(0.0)
         await self.cluster.release(self)
@@ -281,6 +242,11 @@ class SessionHosts:
         texts = [one.decode() for one in answer]
         hosts = dict(zip(texts[::2], texts[1::2], strict=True))
         if not self.has_lease and self._renewed > 0:
+            logger.warning(
+                "no other host was sure of this one for %.1f s: its sessions end here, and can be "
+                "adopted",
+                since - self._renewed,
+            )
             for endpoint in self._endpoints:
                 endpoint.drop_sessions()  # others may have adopted them
         if self._data not in (b"", data):
@@ -300,8 +266,7 @@ class SessionHosts:
         if since < self._forgotten + LIFETIME:
             hosts = self._hosts | hosts  # those that live come back
         self._hosts = hosts
-        for url in self._pools.keys() - set(hosts.values()):
-            await self._pools.pop(url).close()  # what waits for a host that is gone fails
+        await self._requests.close(but=hosts.values())
 
     async def _others_reach_store(self) -> bool:
         """Ask the other hosts whether they reach the store. If none does, and a majority of all
@@ -315,15 +280,8 @@ class SessionHosts:
 
     async def _reaches_store(self, url: str) -> bool | None:
         """Return whether another host reaches the store; None: it does not answer."""
-        answer = _Answer(asyncio.get_running_loop().create_future())
-        field = (FIELD, self._signed(b"[]", "GET", Headers()))
-        call = self._pool(url).request("GET", HOSTS_PATH, field_lines([field]), None, answer)
-        try:
-            async with asyncio.timeout(RENEWAL / 2):
-                return (await answer.body) == b"up"
-        except (TimeoutError, TransportError):
-            call.abort()
-            return None
+        said = await self._requests.ask(url, HOSTS_PATH, RENEWAL / 2)
+        return None if said is None else said == b"up"
 
     def state(self) -> bytes:
         """Return what other hosts are told: ``up`` while the store answers, else ``down``."""
@@ -449,158 +407,16 @@ class SessionHosts:
     def pass_on(
         self, exchange: Exchange, url: str, body: bytes, otherwise: Callable[[bool], None]
     ) -> None:
-        """Answer a request of a client with the response of another host. ``otherwise`` is called
-        in place of this with True, if that host does not have the session, and with False, if it
-        is not reached."""
-        headers = exchange.headers
-        target = exchange.path + (f"?{exchange.query}" if exchange.query else "")
-        fields = [(name, value) for name, value in headers.items() if name not in _OF_REQUESTS]
-        client = exchange.address
-        if "x-forwarded-for" in headers:
-            client = f"{headers['x-forwarded-for']}, {client}"
-        fields.append(("X-Forwarded-For", client))
-        user = exchange.user
-        said = _Said(
-            None if exchange.principal is None else exchange.principal.hex(),
-            None if exchange.expires == math.inf else exchange.expires,
-            None if user is None else str(user),
-            () if user is None else tuple(user.scopes),
-        )
-        fields.append((FIELD, self._signed(msgspec.json.encode(said), exchange.method, headers)))
-        passing = _Passing(exchange, otherwise)
-        passing.call = self._pool(url).request(
-            exchange.method, target, field_lines(fields), body or None, passing
-        )
-
-    def _pool(self, url: str) -> HttpPool:
-        pool = self._pools.get(url)
-        if pool is None:
-            pool = self._pools[url] = HttpPool(
-                parse(url),
-                loop=asyncio.get_running_loop(),
-                ssl=self._ssl,
-                limits=self._limits,
-                max_connections=MAX_CONNECTIONS,
-                max_redirects=0,
-            )
-        return pool
+        """As of `HostRequests`."""
+        self._requests.pass_on(exchange, url, body, otherwise)
 
     def is_passed_on(self, headers: Headers) -> bool:
-        """Return whether another host has passed a request on to this one."""
-        return FIELD in headers
+        """As of `HostRequests`."""
+        return self._requests.is_passed_on(headers)
 
     def admission(self, request: HttpRequest) -> Admission | None:
-        """Return the admission of a request that another host passes on; None: it is a client's.
-        Refused: the sender is not one of the hosts."""
-        given = request.headers.get(FIELD)
-        if given is None:
-            return None
-        try:
-            said = base64.urlsafe_b64decode(given.partition(".")[0])
-            expected = self._signed(said, request.method, request.headers)
-            if not hmac.compare_digest(expected.encode(), given.encode()):
-                raise ValueError
-            found = msgspec.json.decode(said, type=_Said)
-        except ValueError:
-            raise Refused(Refusal(403, f"{FIELD} is not that of one of the hosts")) from None
-        return Admission(
-            None if found.user is None else User(found.user, found.scopes, OF_SESSION),
-            None if found.principal is None else bytes.fromhex(found.principal),
-            0,
-            math.inf if found.expires is None else found.expires,
-        )
-
-    def _signed(self, said: bytes, method: str, headers: Headers) -> str:
-        """The header field of a request: what the host says, and its signature for this request."""
-        session = headers.get("mcp-session-id", "").encode("latin-1")
-        mac = hmac.digest(self._key, b"\0".join((method.encode(), session, said)), "sha256")
-        return ".".join(base64.urlsafe_b64encode(one).decode() for one in (said, mac))
-
-
-class _Answer:
-    """The answer of another host to a question of this one.
-
-    Attributes:
-        body: Its body; TransportError: there is none.
-    """
-
-    def __init__(self, body: asyncio.Future[bytes]) -> None:
-        self.body = body
-
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None: ...
-
-    def on_body(self, data: Any) -> None:
-        if not self.body.done():
-            self.body.set_result(bytes(data))
-
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None: ...
-
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
-        if not self.body.done():
-            self.body.set_exception(exc or TransportError("the host has no answer"))
-
-
-class _Passing:
-    """A request that is passed on: it receives the response, which the client gets."""
-
-    def __init__(self, exchange: Exchange, otherwise: Callable[[bool], None]) -> None:
-        self._exchange = exchange
-        self._otherwise = otherwise
-        self._status = 0
-        self._fields: list[tuple[str, str]] = []
-        self._streams = False
-        self.call: HttpCall | None = None
-        exchange.on_gone = self._gone
-        exchange.on_drained = self._drained
-
-    def on_response(self, status: int, headers: Headers, streaming: bool) -> None:
-        left_out = _OF_RESPONSES | _OF_STREAMS if streaming else _OF_RESPONSES
-        self._status = status
-        self._fields = [(name, value) for name, value in headers.items() if name not in left_out]
-        self._streams = streaming
-        if streaming:
-            self._exchange.open_stream(self._fields)
-
-    def on_body(self, data: Any) -> None:
-        if self._status != MISDIRECTED:
-            self._exchange.respond(self._status, bytes(data), self._fields)
-
-    def on_event(self, event: str, data: Any, id: str | None, retry: int | None) -> None:
-        lines = []
-        if retry is not None:
-            lines.append(b"retry: %d\n" % retry)
-        if id is not None:
-            lines.append(b"id: %b\n" % id.encode())
-        if event != "message":
-            lines.append(b"event: %b\n" % event.encode())
-        text = bytes(data)
-        if text or id is not None:
-            lines += [b"data: %b\n" % line for line in text.split(b"\n")]
-        self._exchange.send_text(b"%b\n" % b"".join(lines))
-        carrier = self._exchange.carrier
-        if self.call is not None and carrier is not None:
-            self.call.paused = len(carrier.wire.outbox) >= carrier.wire.limits.output_high
-
-    def on_end(self, exc: BaseException | None, sent: bool) -> None:
-        self.call = None
-        exchange = self._exchange
-        exchange.on_gone = exchange.on_drained = None
-        if exchange.status:
-            if self._streams:
-                exchange.close_stream()  # the client comes back for the rest
-        elif exc is None or not sent:
-            self._otherwise(exc is None)
-        else:
-            refuse(exchange, 502, LOST)
-
-    def _drained(self) -> None:
-        if self.call is not None:
-            self.call.paused = False
-
-    def _gone(self) -> None:
-        call, self.call = self.call, None
-        if call is not None:
-            call.abort()
+        """As of `HostRequests`."""
+        return self._requests.admission(request)
 
 
 set_public_home(globals())
