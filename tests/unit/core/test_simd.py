@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from lab.guard_page import guarded, put, shifted
@@ -47,6 +49,18 @@ def test_levels_are_those_of_the_machine() -> None:
     assert _simd.level() in LEVELS
     known = ["scalar", "sse2", "avx2", "avx512", "neon"]
     assert [level for level in known if level in LEVELS] == LEVELS
+
+
+def test_levels_need_what_linux_knows_of_the_cpu() -> None:
+    if platform.machine() in ("aarch64", "arm64"):
+        assert LEVELS == ["scalar", "neon"]
+    elif sys.platform == "linux" and platform.machine() == "x86_64":
+        (line, *_) = (x for x in Path("/proc/cpuinfo").read_text().splitlines() if x[:5] == "flags")
+        flags = set(line.split())
+        avx2 = flags >= {"avx2", "bmi1", "bmi2", "pclmulqdq", "popcnt"}
+        wide = flags >= {"avx512f", "avx512bw", "avx512vl", "avx512vbmi", "avx512_vbmi2"}
+        assert ("avx2" in LEVELS) == avx2
+        assert ("avx512" in LEVELS) == (avx2 and wide)
 
 
 @pytest.mark.parametrize("level", ["", "mmx", "SCALAR", "scalar\0"])
