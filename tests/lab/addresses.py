@@ -220,7 +220,7 @@ class Child:
     """An address whose server is a process.
 
     Args:
-        script: A file with `PROGRAM`.
+        script: A file with a server, such as `PROGRAM`.
     """
 
     def __init__(self, script: str) -> None:
@@ -237,6 +237,16 @@ class Child:
         assert self._process.stderr is not None
         await self._process.stderr.readuntil(b"serving")
 
+    async def run(self) -> None:
+        """Keep a process running: one that has ended is started again. It is killed at the end."""
+        try:
+            while True:
+                await self.start()
+                assert self._process is not None
+                await self._process.communicate()
+        finally:
+            await self.end()
+
     @property
     def pid(self) -> int:
         assert self._process is not None
@@ -248,7 +258,7 @@ class Child:
 
     async def end(self) -> None:
         """Kill the process."""
-        assert self._process is not None
-        if self._process.returncode is None:
-            self.signal(signal.SIGKILL)
-        await self._process.communicate()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.communicate()

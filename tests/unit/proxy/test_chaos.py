@@ -1,5 +1,6 @@
 """Many clients over WebSocket and HTTP, in both eras, while servers are killed under them, and the
-configuration changes: a server is started anew, shown otherwise, added or removed.
+configuration changes: a server is started anew, shown otherwise, added or removed. One server has
+several addresses.
 
 No answer reaches another client, each request has one outcome, and nothing is left at the end. The
 audit log says of each call what its client saw: each tool is called once, by a name of its own.
@@ -30,6 +31,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from lab.addresses import Child
 from lab.proxy import ENVELOPE, MODERN
 from lab.raw import surroundings
 from msgspec.structs import replace as replaced
@@ -61,7 +63,7 @@ MAX_GROWTH = 16 * 1024 * 1024
 
 AUDIT = "audit.log"
 # The server of each client, by its number. The last one is not there all of the time.
-NAMES = ("one", "two", "three", "one", "two", "three", "four", "five")
+NAMES = ("one", "two", "three", "far", "one", "two", "three", "four", "five")
 
 SERVER = """
 import asyncio, os
@@ -81,8 +83,6 @@ async def echo(nonce: str, pause: float, size: int, ctx: Context) -> dict[str, o
     if pause:
         await asyncio.sleep(pause)
     return {"nonce": nonce, "pid": os.getpid(), "fill": "x" * size}
-
-server.run()
 """
 
 
@@ -297,14 +297,16 @@ class Chaos:
             due += RELOADS
             self.outcomes["reloads"] += 1
             mark = str(self.outcomes["reloads"])
-            one, two, three, four, *fifth = proxy.config.backends
+            one, two, three, four, far, *fifth = proxy.config.backends
             assert isinstance(one.target, Stdio)
             target = replaced(one.target, env={**(one.target.env or {}), "MARK": mark})
             backends = [replace(one, target=target), replace(two, prefix=f"{mark}_"), three, four]
+            backends.append(replace(far, urls=(*far.urls[1:], far.urls[0])))
             if not fifth:
                 backends.append(replace(three, name="five", isolation="shared", size=1))
             changes = await proxy.reload(replace(proxy.config, backends=tuple(backends)))
             assert (changes.changed, changes.shown) == (("one",), ("two",))
+            assert changes.addressed == ("far",)
             assert (changes.added or changes.removed) == ("five",)
 
     async def auditor(self, proxy: Proxy) -> None:
@@ -336,7 +338,11 @@ class Chaos:
 @contextlib.asynccontextmanager
 async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
     script = folder / "server.py"
-    script.write_text(SERVER)
+    script.write_text(f"{SERVER}\nserver.run()\n")
+    served = folder / "served.py"
+    served.write_text(SERVER)
+    addresses = [Child(str(served)) for _ in range(3)]
+    keeping = [asyncio.ensure_future(one.run()) for one in addresses]
     target = Stdio(sys.executable, [str(script)], env=surroundings())
     backends = (
         BackendConfig(target=target, name="one", isolation="shared", lite=("echo",)),
@@ -350,6 +356,9 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
         BackendConfig(target=target, name="three", isolation="pool", size=2, era="modern"),
         BackendConfig(
             target=target, name="four", isolation="session", max_clients=4, lite=("echo",)
+        ),
+        BackendConfig(
+            target=Http(addresses[0].url), urls=tuple(one.url for one in addresses), name="far"
         ),
     )
     found: list[str] = []
@@ -378,7 +387,9 @@ async def proxied(folder: Path) -> AsyncIterator[tuple[str, str, Proxy]]:
         yield found[0], found[1], proxy
     finally:
         serving.cancel()
-        await asyncio.wait((serving,))
+        for task in keeping:
+            task.cancel()
+        await asyncio.wait((serving, *keeping))
 
 
 def children() -> set[int]:
