@@ -173,6 +173,7 @@ class SessionHosts:
         self._data = b""  # names the data of the store
         self._forgotten = -math.inf  # when the store came back empty
         self._looked = -math.inf  # at the sessions that were used
+        self._announced = asyncio.Event()  # or it was tried
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[None]] = set()
@@ -193,6 +194,10 @@ class SessionHosts:
     def share(self, worker: int) -> None:
         """This process is the worker with this number."""
         self._worker = worker
+
+    async def announced(self) -> None:
+        """Wait until the others can find this host, or the store does not answer."""
+        await self._announced.wait()
 
     async def leave(self, endpoint: SessionEndpoint) -> None:
         """An endpoint has ended. With the last one the host leaves, and others may adopt its
@@ -228,6 +233,7 @@ class SessionHosts:
                     due = time.monotonic() + HURRY
             except ProtocolError as exc:
                 self._quiet.log(logging.ERROR, "this host is not known to the others: %s", exc)
+            self._announced.set()
             self._opened.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.001, due - time.monotonic())):

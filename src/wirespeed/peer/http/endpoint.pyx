@@ -519,6 +519,11 @@ cdef class StreamableHttp(HttpTarget):
 
     # -- the end -------------------------------------------------------------------------------
 
+    async def prepare(self):
+        """Let the other hosts know of this one, before clients show them its sessions."""
+        if self.directory is not None:
+            await self.directory.announced()
+
     def share(self, int worker, int n):
         """Name this process in the ids of sessions."""
         if self.sessions is not None:

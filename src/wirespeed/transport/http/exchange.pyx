@@ -301,6 +301,9 @@ cdef class HttpTarget:
         """The target has the same path in n processes at one port; this is the one with that
         number. `take` raises `WrongWorker` for a request that another one has to answer."""
 
+    async def prepare(self):
+        """Wait for what has to be there before the first request."""
+
     def leave(self):
         """The server will shut down soon. It still answers every request."""
 

@@ -128,6 +128,11 @@ cdef class HttpSite:
             await target.aclose()
             self.replaced.discard(target)
 
+    async def prepare(self):
+        """Wait for what has to be there before the first request."""
+        for target in self.targets.values():
+            await target.prepare()
+
     def share(self, int worker, int n):
         """The port is shared by n processes; this is the one with that number."""
         for target in self.targets.values():

@@ -559,6 +559,8 @@ class Listener:
     async def serve(self, on_listening: OnListening | None) -> None:
         """Serve until drained."""
         try:
+            if self._site is not None:
+                await self._site.prepare()
             self.start()
             if on_listening is not None:
                 on_listening(self.urls)
