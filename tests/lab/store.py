@@ -78,6 +78,7 @@ class StoreServer:
                 *self._options,
             ],
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         until = time.monotonic() + SECONDS
         while True:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +29,10 @@ from wirespeed import (
 )
 from wirespeed.auth import ResourceServer
 from wirespeed.auth.dpop import DpopKey
-from wirespeed.cluster import Cluster, RedisTaskStore
+from wirespeed.cluster import Cluster, RedisTaskStore, RedisTokenBuckets
 from wirespeed.errors import InvalidToken, RemoteError
 from wirespeed.ext.prometheus import instrument
+from wirespeed.middleware import LimitRate
 from wirespeed.tasks import MemoryTaskStore
 from wirespeed.transport.backoff import Backoff
 from wirespeed.types import ElicitRequest, InputRequired
@@ -38,6 +41,7 @@ FORM = {"type": "object", "properties": {"value": {"type": "integer"}}}
 ACCEPT = {"elicit-1": {"action": "accept", "content": {"value": 3}}}
 RESOURCE = "https://tools.example/mcp"
 SOON = Backoff(0.01, 0.05)
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "several-hosts.md"
 
 
 def a_server(cluster: Cluster | str, **options: Any) -> Server:
@@ -417,3 +421,33 @@ async def test_metrics_say_whether_the_store_is_up(new_store_server: MakeServer)
         store.thaw()
         while values() != (1, 1):
             await asyncio.sleep(0.01)
+
+
+RIGHTS = re.search(r"^ACL SETUSER mill (on .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+async def test_the_rights_that_the_page_names_are_enough(new_store_server: MakeServer) -> None:
+    store = new_store_server()
+    assert RIGHTS is not None
+    store.ask("ACL", "SETUSER", "mill", *RIGHTS[1].split())
+    cluster = Cluster(store.url.replace("//", "//mill:PASSWORD@"), returns=SOON)
+    server = a_server(cluster)
+    buckets = RedisTokenBuckets(cluster, "mill", secret=SECRET)
+    server.add_middleware(LimitRate(1000, buckets=buckets))
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(buckets.close)
+        place = await stack.enter_async_context(serving(server))
+        async with Client(place.url, era="modern", extensions=[TASKS]) as client:
+            task = await client.start_tool("grind", {"n": 1})
+            assert (await task.result()).structured_content == {"result": 2}
+        events = place.server.service.stores.new_event_store()
+        await events.append("a", 1, b"{}")
+        assert await events.after("a", 0) == [(1, b"{}")]
+        await events.forget("a")
+        await events.close()
+        peer = await place.connect()
+        state = (await call(peer, "asks"))["requestState"]
+        assert (await call(peer, "asks", state))["resultType"] == "complete"
+    # nothing was refused but the name that redis-py gives its connections
+    refused = {entry["object"] for entry in store.ask("ACL", "LOG")}
+    assert refused <= {"client|setinfo"}
