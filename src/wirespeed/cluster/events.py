@@ -24,6 +24,7 @@ from wirespeed.cluster.store import Cluster
 from wirespeed.peer.http.event_store import OVERHEAD, EventLimits, LimitedEventStore
 
 VERSION = "1"
+AT_ONCE = 1000  # events that one round trip drops, so that nobody waits long behind it
 
 _DROP = """
 local P = KEYS[1]
@@ -97,10 +98,10 @@ return {
 _FORGET = Script(
     _DROP
     + """
-for _, event in ipairs(redis.call('XRANGE', P .. 'e:' .. ARGV[1], '-', '+')) do
+for _, event in ipairs(redis.call('XRANGE', P .. 'e:' .. ARGV[1], '-', '+', 'COUNT', ARGV[2])) do
   drop(member(ARGV[1], event))
 end
-return 1
+return redis.call('EXISTS', P .. 'e:' .. ARGV[1])
 """
 )
 
@@ -171,7 +172,8 @@ class RedisEventStore(LimitedEventStore):
     async def forget(self, stream: str) -> None:
         """See `EventStore`."""
         self.cluster.hold(self)
-        await self.cluster.run(_FORGET, self._base, _digest(stream))
+        while await self.cluster.run(_FORGET, self._base, _digest(stream), AT_ONCE):
+            pass
 
     async def close(self) -> None:
         """Let the connection go. The events stay in the store."""

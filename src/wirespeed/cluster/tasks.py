@@ -59,19 +59,34 @@ local function fields(id)
 end
 local function place(number, id) return string.format('%016.0f', number) .. ':' .. id end
 local function id_of(member) return string.match(member, '^%d+:(.*)$') or '' end
-local function forget(id)
-  local f = fields(id)
-  redis.call('ZREM', P .. 'all', id)
-  redis.call('ZREM', P .. 'expires', id)
-  redis.call('ZREM', P .. 'forever', id)
-  if not f then return false end
-  redis.call('DEL', P .. 't:' .. id)
-  redis.call('ZREM', P .. 'o:' .. f.owner, id)
-  redis.call('ZREM', P .. 'ended', place(f.number, id))
-  redis.call('ZREM', P .. 'e:' .. f.owner, place(f.number, id))
-  if f.runner ~= '' then redis.call('SREM', P .. 'w:' .. f.runner, id) end
-  redis.call('DECRBY', P .. 'held', f.size)
-  return true
+-- forget tasks, and return the ids of those that were there
+local function forget(ids)
+  local gone, ended, held = {}, {}, 0
+  for _, id in ipairs(ids) do
+    local f = fields(id)
+    if f then
+      gone[#gone + 1] = id
+      held = held + f.size
+      redis.call('DEL', P .. 't:' .. id)
+      redis.call('ZREM', P .. 'o:' .. f.owner, id)
+      if f.runner ~= '' then redis.call('SREM', P .. 'w:' .. f.runner, id) end
+      if f.ended ~= '' then
+        ended[#ended + 1] = place(f.number, id)
+        redis.call('ZREM', P .. 'e:' .. f.owner, place(f.number, id))
+      end
+    end
+  end
+  for i = 1, #ids, 1000 do
+    local last = math.min(i + 999, #ids)
+    for _, key in ipairs({'all', 'expires', 'forever'}) do
+      redis.call('ZREM', P .. key, unpack(ids, i, last))
+    end
+  end
+  for i = 1, #ended, 1000 do
+    redis.call('ZREM', P .. 'ended', unpack(ended, i, math.min(i + 999, #ended)))
+  end
+  if held > 0 then redis.call('DECRBY', P .. 'held', held) end
+  return gone
 end
 -- the oldest finished task that is still there, of a sorted set
 local function oldest(key)
@@ -101,7 +116,7 @@ local function no_room(more, most)
     end
     from = from + 100
   end
-  for _, id in ipairs(chosen) do forget(id) end
+  forget(chosen)
   return nil
 end
 -- write a task and all that finds it
@@ -148,7 +163,7 @@ elseif redis.call('ZCARD', P .. 'all') >= tonumber(ARGV[10]) then
 end
 local held = no_room(size, tonumber(ARGV[12]))
 if held then return {'bytes', held} end
-if victim then forget(victim) end
+if victim then forget({victim}) end
 local number = redis.call('INCR', P .. 'serial')
 redis.call('ZADD', P .. 'all', number, id)
 redis.call('ZADD', P .. 'o:' .. owner, number, id)
@@ -194,7 +209,7 @@ return found
 """
 )
 
-_DELETE = Script(_COMMON + "return forget(ARGV[1]) and 1 or 0")
+_DELETE = Script(_COMMON + "return #forget({ARGV[1]})")
 
 # now limit
 _EXPIRE = Script(
@@ -204,9 +219,7 @@ local over, gone = 0, {}
 for key, last in pairs({expires = ARGV[1], forever = now()}) do
   local ids = redis.call('ZRANGEBYSCORE', P .. key, '-inf', last, 'LIMIT', 0, ARGV[2])
   over = math.max(over, #ids)
-  for _, id in ipairs(ids) do
-    if forget(id) then gone[#gone + 1] = id end
-  end
+  for _, id in ipairs(forget(ids)) do gone[#gone + 1] = id end
 end
 return {over, gone}
 """

@@ -12,6 +12,7 @@ from lab.store import StoreServer
 from lab.wording import raises
 
 from wirespeed.cluster import Cluster, RedisEventStore
+from wirespeed.cluster.events import AT_ONCE
 from wirespeed.errors import ProtocolError
 
 BASE = "wirespeed:{events1:s}:"
@@ -112,3 +113,17 @@ async def test_what_another_program_wrote(
             await store.append("c", n, b"1")
         assert len(await store.after("c", 0) or ()) == 3
         assert "song" not in caplog.text
+
+
+async def test_a_long_stream_is_forgotten_in_parts(store_server: StoreServer) -> None:
+    """So that nobody waits long behind it."""
+    async with a_store(store_server) as store:
+        n = 2 * AT_ONCE + 1
+        await asyncio.gather(*(store.append("a", i, b"{}") for i in range(1, n + 1)))
+        await store.append("b", 1, b"{}")
+        store_server.ask("CONFIG", "RESETSTAT")
+        await store.forget("a")
+        calls = store_server.calls()
+        assert calls["evalsha"] + calls.get("eval", 0) >= 3
+        assert await store.after("a", n) is None and await store.after("b", 0) == [(1, b"{}")]
+        assert store_server.ask("ZCARD", BASE + "order") == 1
