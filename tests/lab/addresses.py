@@ -68,6 +68,11 @@ class Place:
             return f"{name} {ctx.session_id}"
 
         @self.server.tool
+        async def work(ctx: Context) -> str:
+            await ctx.progress(1, 2)
+            return name
+
+        @self.server.tool
         async def user(ctx: Context) -> str:
             return ctx.headers.get("x-user", "")
 
@@ -188,7 +193,7 @@ def backend(places: Iterable[Any], *urls: ServerUrl, **options: Any) -> BackendC
         "isolation": "pool",
         "breaker": BreakerConfig(failures=2, pause=0.3),
     }
-    address = HealthConfig(interval=0.3, timeout=0.3)
+    address = HealthConfig(interval=0.5, timeout=1.5)
     return delayed(BackendConfig(**{**fields, **options}), slow_start=0.2, address=address)
 
 

@@ -72,6 +72,11 @@ class Tags:
         return msgspec.json.encode(members) if found else None
 
 
+def brings(text: bytes) -> bool:
+    """Whether a request may have what a server gave to its client."""
+    return _BROUGHT.search(text) is not None
+
+
 def addressed(
     message: Message, tags: Container[int] | None, opened: Callable[[str], str]
 ) -> tuple[int, bytes] | None:

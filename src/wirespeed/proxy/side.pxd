@@ -29,7 +29,7 @@ cdef class Route:
     cdef int64_t id
     cdef uint64_t about          # the request of the answerer that a server's is about, or 0
     cdef bint asks_for_logs      # it has a log level, and is one of the answerer's `n_loggers`
-    cdef bint listens            # subscriptions/listen
+    cdef readonly bint listens   # subscriptions/listen
     cdef bint acknowledged       # the answerer of a subscription has taken it
     cdef readonly bint greets    # initialize
     cdef Route next              # of a subscription: the same request at another server

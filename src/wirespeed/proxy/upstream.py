@@ -85,6 +85,28 @@ class ChangeGatherer(Protocol):
         """Return whether a change was taken, to be told once."""
 
 
+class OtherAddresses(Protocol):
+    """The other addresses of a server that has several, as a connection to one sees them.
+
+    Attributes:
+        ends_silent: Whether the connection is ended when its address answers nothing.
+    """
+
+    @property
+    def ends_silent(self) -> bool:
+        """See above."""
+
+    def take(self, asker: Side, message: Message) -> bool:
+        """Return whether another address gets a request that this one has failed."""
+
+    def take_unsent(self, upstream: Upstream, route: Route, text: bytes) -> bool:
+        """Return whether another address gets a request of which nothing reached this one."""
+
+    def eject(self, why: str) -> None:
+        """Give this address no requests until it has answered one of the proxy. ``why``: what it
+        has done, for clients."""
+
+
 class Upstream(UpstreamSide):
     """The proxy is the client of this connection. It reads always: a server that cannot write does
     not read either.
@@ -133,9 +155,7 @@ class Upstream(UpstreamSide):
         self.changes: ChangeGatherer | None = None
         self._n_excused = 0
         self.probing = False
-        self._has_others = False
-        self._elsewhere: Callable[[Side, Message], bool] | None = None
-        self._eject: Callable[[], None] | None = None
+        self._others: OtherAddresses | None = None
         self.ends_unreachable = False
         self.greeting: Any = None
         session.shows_late_responses = True
@@ -182,19 +202,10 @@ class Upstream(UpstreamSide):
         """End when the server cannot be reached: who owns the connection makes another."""
         self.ends_unreachable = True
 
-    def has_others(
-        self,
-        elsewhere: Callable[[Side, Message], bool] | None,
-        eject: Callable[[], None] | None,
-    ) -> None:
+    def has_others(self, others: OtherAddresses) -> None:
         """The server has other addresses: a request that this one cannot take is a failure of the
-        address.
-
-        ``elsewhere``: Returns whether such a request is sent to another address; None: it is not.
-        ``eject``: Called when the address answers nothing, so that it gets no requests; None: it is
-        ended.
-        """
-        self._has_others, self._elsewhere, self._eject = True, elsewhere, eject
+        address."""
+        self._others = others
 
     def retire(self) -> None:
         """Another connection has taken the place of this one."""
@@ -284,13 +295,25 @@ class Upstream(UpstreamSide):
             self.pass_error(token, msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "error": error}))
         else:
             quiet.log(logging.WARNING, "%s: %s", self.name, exc)
-            is_fault = self._has_others and _is_of_address(exc)
-            if is_fault:
-                self.owner.failed()
-            if not (is_fault and self.send_again(token)):
+            is_fault = self._others is not None and _is_of_address(exc)
+            if is_fault and self._others is not None:
+                if isinstance(exc, HttpStatusError | ConnectionLost):
+                    self.owner.failed()
+                else:  # it cannot be reached: the next request would fail as well
+                    self._others.eject("cannot be reached")
+            if not (is_fault and (self.send_again(token) or self._moves_unsent(token))):
                 self.fail(token, codes.SERVER_LOST, told(self.name, exc))
         if self.ends_unreachable and isinstance(exc, TransportError):
             self._doubt(exc, isinstance(token, Route))
+
+    def _moves_unsent(self, route: Route) -> bool:
+        """Whether another address gets a request that fails before anything of it was sent."""
+        text: bytes | None = getattr(self.link, "unsent", None)
+        return (
+            text is not None
+            and self._others is not None
+            and self._others.take_unsent(self, route, text)
+        )
 
     def _doubt(self, exc: TransportError, of_client: bool) -> None:
         """A request has not reached the server, or its answer has not come. If the server cannot be
@@ -352,17 +375,17 @@ class Upstream(UpstreamSide):
     def again(self, asker: Side, message: Message) -> bool:
         """Return whether a request that this server has not answered will be sent again."""
         if self.link is not None:  # it goes on
-            return self._elsewhere is not None and self._elsewhere(asker, message)
+            return self._others is not None and self._others.take(asker, message)
         return self.owner.again(asker, message)
 
     def silent(self, reason: str) -> None:
         """The server answers nothing. It is ended; or, where it has other addresses, these get what
         may be sent twice. The other requests go on: the server may only be busy."""
-        if self._eject is None:
+        if self._others is None or self._others.ends_silent:
             self.end(reason)
             return
         quiet.log(logging.WARNING, "%s: an address gets no requests: %s", self.name, reason)
-        self._eject()
+        self._others.eject("answers nothing")
         self.move_requests("the server answers nothing")
 
     def end(self, reason: str) -> None:

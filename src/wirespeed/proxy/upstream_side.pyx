@@ -9,7 +9,9 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.session cimport Session
 from wirespeed._core.span cimport Span
 from wirespeed.proxy.flow.admission cimport OpenRequests
-from wirespeed.proxy.side cimport Route, Side, acknowledged_elsewhere
+from wirespeed.proxy.side cimport (
+    Route, Side, acknowledged_elsewhere, keep_progress_token, progress_token_of,
+)
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
 
 from wirespeed._core.envelope import parse
@@ -148,6 +150,24 @@ cdef class UpstreamSide(Side):
     def send_again(self, Route route not None):
         """Return whether a request that this side cannot answer is sent again."""
         return self.send_again_c(route)
+
+    def unsent(self, Route route not None, bytes text not None):
+        """Return a request of which nothing reached the server, as it was to be sent, for another
+        server (`pass_unsent`). ``text``: What was to be sent."""
+        cdef Message m = parse(text, max_depth=1024)
+        m.ref = route.ref
+        record, route.record = route.record, None    # it is not over
+        route.over_c(codes.SERVER_LOST)
+        route.record = record
+        return m
+
+    def pass_unsent(self, Route route not None, Message message not None, Side to not None):
+        """Pass such a request to another server, for the asker and with the progress token of the
+        route that has failed."""
+        route.asker.pass_request(message, to, after=route.after)
+        held = route.asker.session.inflight.token_c(message.ref)
+        if type(held) is Route and held is not route:
+            keep_progress_token(<Route> held, progress_token_of(route))
 
     def move_requests(self, str why not None):
         """Have those requests sent again that may be, and cancel them here."""

@@ -249,7 +249,7 @@ async def test_an_address_that_fails_while_nobody_asks(fault: str) -> None:
 @pytest.mark.parametrize("ends", [False, True])
 async def test_a_call_at_an_address_that_is_frozen(ends: bool) -> None:
     """It may only be busy: the call waits on, unless the file has ``health``."""
-    config = {"health": HealthConfig(interval=0.3, timeout=0.3)} if ends else {}
+    config = {"health": HealthConfig(interval=0.5, timeout=1.5)} if ends else {}
     async with places("ab") as two, gateway(backend(two, **config)) as gate:
         await all_up(gate, 2)
         async with gate.client() as client:
@@ -290,6 +290,27 @@ async def test_which_calls_are_sent_to_another_address() -> None:
             failed = [one for one in done if isinstance(one, BaseException)]
             assert [getattr(one, "code", None) for one in failed] == [LOST]
             assert [one.text for one in done if one not in failed] == ["b", "b", "b"]
+
+
+async def test_a_call_of_which_nothing_was_sent_goes_to_another_address() -> None:
+    """It cannot run twice. Its progress is the client's."""
+    async with places("ab") as two, gateway(backend(two)) as gate, gate.client() as client:
+        await all_up(gate, 2)
+        two[0].go.clear()
+        held = [asyncio.ensure_future(client.call_tool("look")) for _ in range(2)]
+        await until(lambda: two[0].seen["look"] == 1)  # so the connection to it stays
+        await two[0].close()
+        two[0].go.set()
+        heard: list[float] = []
+
+        async def work() -> str:
+            called = client.call_tool("work", on_progress=lambda *done: heard.append(done[0]))
+            return (await called).text
+
+        assert set(await asyncio.gather(*(work() for _ in range(20)))) == {"b"}
+        assert len(heard) == 20
+        assert pool_of(gate).n_retries > 0
+        await asyncio.gather(*held, return_exceptions=True)
 
 
 async def test_all_addresses_fail_and_one_comes_back() -> None:

@@ -13,6 +13,7 @@ cdef class HttpLink(ExchangeLink):
     cdef readonly bint lost
     cdef Session messages              # `wire` by its type
     cdef readonly object reads_for     # int, or None
+    cdef readonly bytes unsent         # the text of the request that fails now, or None
     cdef object make_pool, target
     cdef str place                     # where messages go: path and query
     cdef dict requests                 # Post by id

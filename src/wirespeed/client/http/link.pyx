@@ -79,6 +79,7 @@ cdef class HttpLink(ExchangeLink):
         mirrored: The arguments of listed tools that are header fields.
         old: Whether the server speaks HTTP+SSE.
         reads_for: The request whose response has brought the message that is delivered; or None.
+        unsent: The text of the request that fails just now, if nothing of it was sent; else None.
         auth: The token of the requests; None where the target has no ``auth``.
     """
 
@@ -433,7 +434,11 @@ cdef class HttpLink(ExchangeLink):
         elif not self.waits_c(post):
             self.requests.pop(post.id, None)
         elif isinstance(exc, WirespeedError) and not sent:
-            self.fail_c(post, exc)
+            self.unsent = post.text
+            try:
+                self.fail_c(post, exc)
+            finally:
+                self.unsent = None
         elif post.status == 200 or (post.status == 202 and self.old):
             self.unanswered_c(post, exc)
         elif exc is not None:

@@ -17,7 +17,7 @@ from wirespeed.proxy.upstream import is_down
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterator
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.list_cache import ListCache
-    from wirespeed.proxy.side import Side
+    from wirespeed.proxy.side import Route, Side
     from wirespeed.proxy.upstream import Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -220,10 +220,11 @@ class Instance:
         if self.config.breaker is not None or self._ejects:
             self._own_breaker().failed(self.n_answered)
 
-    def eject(self) -> None:
-        """Give it no requests from now on, until it has answered one of the proxy."""
+    def eject(self, why: str) -> None:
+        """Give it no requests from now on, until it has answered one of the proxy. ``why``: what it
+        has done, for clients."""
         self.n_failures += 1
-        self._own_breaker().trip()
+        self._own_breaker().trip(why)
 
     def _own_breaker(self) -> CircuitBreaker:
         if self.breaker is None:
@@ -238,9 +239,17 @@ class Instance:
         self._update()
 
     @property
-    def ejects_silent(self) -> Callable[[], None] | None:
-        """`eject`, if an address that answers nothing is not to be ended."""
-        return None if self.config.health is not None else self.eject
+    def ends_silent(self) -> bool:
+        """Whether an address that answers nothing is ended."""
+        return self.config.health is not None
+
+    def take(self, asker: Side, message: Message) -> bool:
+        """Return whether another address gets a request that this one has failed."""
+        return False
+
+    def take_unsent(self, upstream: Upstream, route: Route, text: bytes) -> bool:
+        """Return whether another address gets a request of which nothing reached this one."""
+        return False
 
     @property
     def is_there(self) -> bool:

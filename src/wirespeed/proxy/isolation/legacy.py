@@ -114,7 +114,7 @@ class Legacy(Instance):
         for uri in {uri for client in self._downstreams.values() for uri in client.uris}:
             self._tell(upstream, "resources/subscribe", uri=uri)
         if self.address is not None:
-            upstream.has_others(None, self.ejects_silent)
+            upstream.has_others(self)
         self.use(upstream)
         self.attach_all()
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from wirespeed.errors import VersionMismatch
-from wirespeed.proxy.affinity import Tags, of_server
+from wirespeed.protocol import codes
+from wirespeed.proxy.affinity import Tags, brings, of_server
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded
 from wirespeed.proxy.list_cache import ListCache
 from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest
+from wirespeed.proxy.upstream import is_down
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.isolation.pool import Pool
-    from wirespeed.proxy.side import Side
+    from wirespeed.proxy.side import Route, Side
     from wirespeed.proxy.upstream import Upstream
 
 
@@ -77,7 +79,7 @@ class Modern(Instance):
         elif seal is not None:
             upstream.mark(Tags("", seal))
         if self.address is not None:
-            upstream.has_others(self._elsewhere, self.ejects_silent)
+            upstream.has_others(self)
         self.use(upstream)
         self.attach_all()
         self._pool.came(self)
@@ -104,14 +106,34 @@ class Modern(Instance):
         text = of_server(message, tag, self._pool.opens(downstream))
         downstream.pass_request(message, self.upstream, text=text)
 
-    def _elsewhere(self, asker: Side, message: Message) -> bool:
-        """Send a request that this address has failed to another one. Returns whether there is
-        one."""
+    def take(self, asker: Side, message: Message) -> bool:
+        """Return whether another address gets a request that this one has failed."""
         if not self._pool.has_free(self):
             return False
         self.n_retries += 1
         downstream = cast("Downstream", asker)
         downstream.loop.call_soon(self._pool.replay, downstream, message, self)
+        return True
+
+    def take_unsent(self, upstream: Upstream, route: Route, text: bytes) -> bool:
+        """Return whether another address gets a request of which nothing reached this one. What
+        this address gave to the client stays here."""
+        if brings(text) or route.listens or not self._pool.has_free(self):
+            return False
+        self.n_retries += 1
+        message = upstream.unsent(route, text)
+
+        def choose() -> None:
+            downstream = cast("Downstream", route.asker)
+            with guarded(downstream, message):
+                other = self._pool.another(downstream, self)
+                to = None if other is None else other.route(downstream, message)
+                if to is not None:
+                    upstream.pass_unsent(route, message, to)
+                elif downstream.is_open(message):
+                    downstream.refuse(message, codes.SERVER_LOST, is_down(self.config.name))
+
+        upstream.loop.call_soon(choose)
         return True
 
     def give_up_waiting(self) -> None:

@@ -399,6 +399,11 @@ class Pool:
         downstream.pass_request(message, to, text=found[1])
         return None
 
+    def another(self, downstream: Downstream, without: Modern) -> Modern | None:
+        """Return a server that can take a request at once; None: there is none but this one."""
+        ready = [one for one in self.modern if one.takes_all and one is not without]
+        return self._least_loaded(downstream, ready, without) if ready else None
+
     def _least_loaded(
         self, downstream: Downstream, ready: list[Modern], without: Modern | None
     ) -> Modern:

@@ -43,6 +43,7 @@ class CircuitBreaker:
         self.state: Literal["closed", "open", "half open"] = "closed"
         self.opened = 0
         self._failures = 0
+        self._why = ""
         self._answered = 0
         self._trial: tuple[Downstream, Message] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -57,10 +58,11 @@ class CircuitBreaker:
         if self.state == "half open" or (
             self.state == "closed" and self._failures >= self._config.failures
         ):
-            self.trip()
+            self.trip(f"failed {self._failures} times in a row")
 
-    def trip(self) -> None:
-        """Let nothing pass, whatever was counted."""
+    def trip(self, why: str) -> None:
+        """Let nothing pass, whatever was counted. ``why``: what the server does, for clients."""
+        self._why = why
         if self._timer is not None:
             self._timer.cancel()
         self.opened += 1
@@ -92,10 +94,7 @@ class CircuitBreaker:
     @property
     def reason(self) -> str:
         """Why requests are refused."""
-        return (
-            f"it failed {self._failures} times in a row, so it gets no requests for "
-            f"{self._config.pause:g} s"
-        )
+        return f"it {self._why}, so it gets no requests for {self._config.pause:g} s"
 
     def close(self) -> None:
         """Forget all, at the end of the server."""
