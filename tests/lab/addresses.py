@@ -180,9 +180,12 @@ async def places(
         yield found
 
 
-def backend(places: Iterable[Any], *urls: ServerUrl, **options: Any) -> BackendConfig:
+def backend(
+    places: Iterable[Any], *urls: ServerUrl, asks: float = 0.5, **options: Any
+) -> BackendConfig:
     """The server at these addresses. Faults are noticed and forgotten soon. ``urls``: Those of the
-    addresses, if they have weights."""
+    addresses, if they have weights. ``asks``: Seconds of silence after which one is asked; a test
+    that counts where requests go has no questions of the proxy among them."""
     given = urls or tuple(ServerUrl(place.url) for place in places)
     first = given[0].url
     kind = Http if first.startswith("http") else WebSocket if first.startswith("ws") else Socket
@@ -193,7 +196,7 @@ def backend(places: Iterable[Any], *urls: ServerUrl, **options: Any) -> BackendC
         "isolation": "pool",
         "breaker": BreakerConfig(failures=2, pause=0.3),
     }
-    address = HealthConfig(interval=0.5, timeout=1.5)
+    address = HealthConfig(interval=asks, timeout=1.5)
     return delayed(BackendConfig(**{**fields, **options}), slow_start=0.2, address=address)
 
 

