@@ -8,6 +8,8 @@ from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
 from wirespeed.proxy.side import Side
 
+SUBSCRIPTION_OVER: bytes
+
 class _ResultTaker(Protocol):
     def take(self, side: Any, ref: int, text: Any) -> None: ...
 

@@ -6,7 +6,10 @@ from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sessions import Sessions
 from wirespeed.peer.service import HttpService
 from wirespeed.transport.http.exchange import HttpTarget
+from wirespeed.transport.http.options import SessionDirectory
 from wirespeed.transport.taskpool import TaskPool
+
+OF_SESSION: object
 
 @final
 class StreamableHttp(HttpTarget):
@@ -25,6 +28,8 @@ class StreamableHttp(HttpTarget):
     def streams(self) -> Streams: ...
     @property
     def sessions(self) -> Sessions[HttpSession] | None: ...
+    @property
+    def directory(self) -> SessionDirectory | None: ...
     @property
     def draining(self) -> bool: ...
     def used_since(self, when: float) -> list[HttpSession]: ...
