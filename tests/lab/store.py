@@ -6,6 +6,7 @@ The server's program is $WIRESPEED_REDIS, which must then be there, or a ``redis
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -184,3 +185,53 @@ def store_server(_shared_store: StoreServer) -> StoreServer:
     _shared_store.ask("FLUSHALL")
     _shared_store.ask("CONFIG", "RESETSTAT")
     return _shared_store
+
+
+class Cable:
+    """The way of one host to a store, while it is entered.
+
+    Attributes:
+        url: Of its end at the host.
+        is_cut: Whether nothing passes.
+        is_mute: Whether the answers of the store do not pass.
+    """
+
+    def __init__(self, store: StoreServer) -> None:
+        self._store = store
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.is_cut = self.is_mute = False
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.url = f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_cut:
+            writer.close()
+            return
+        others = await asyncio.open_unix_connection(self._store.path)
+        self._writers |= {writer, others[1]}
+        ways = self._pass(reader, others[1], False), self._pass(others[0], writer, True)
+        await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: bool
+    ) -> None:
+        try:
+            while data := await reader.read(65536):
+                if not (answers and self.is_mute):
+                    writer.write(data)
+        finally:
+            writer.close()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.cut()
+        self._server.close()
+        await self._server.wait_closed()

@@ -56,13 +56,15 @@ _OF_STREAMS = frozenset({"cache-control", "content-type", "x-accel-buffering"})
 
 
 class _Said(msgspec.Struct, frozen=True, array_like=True):
-    """What a host says of a client whose request it passes on: what its gate has found out."""
+    """What a host says of a request that it passes on: what its gate has found out of the client,
+    and which worker has the session."""
 
     session: str = ""
     principal: str | None = None  # in hexadecimal digits
     expires: float | None = None
     user: str | None = None
     scopes: tuple[str, ...] = ()
+    worker: int = 0
 
 
 class HostRequests:
@@ -83,8 +85,9 @@ class HostRequests:
 
     async def close(self, but: Container[str] = ()) -> None:
         """Close the connections to all hosts but those at some URLs. What waits for them fails."""
-        for url in [url for url in self._pools if url not in but]:
-            await self._pools.pop(url).close()
+        pools = [self._pools.pop(url) for url in list(self._pools) if url not in but]
+        for pool in pools:
+            await pool.close()
 
     async def ask(self, url: str, path: str, seconds: float) -> bytes | None:
         """Return what a host answers at a path; None: it does not answer in time."""
@@ -99,11 +102,16 @@ class HostRequests:
             return None
 
     def pass_on(
-        self, exchange: Exchange, url: str, body: bytes, otherwise: Callable[[bool], None]
+        self,
+        exchange: Exchange,
+        owner: str,
+        url: str,
+        body: bytes,
+        otherwise: Callable[[str | None], None],
     ) -> None:
-        """Answer a request of a client with the response of another host. ``otherwise`` is called
-        in place of this with True, if that host does not have the session, and with False, if it
-        is not reached."""
+        """Answer a request of a client with the response of another host, of whose processes the
+        owner has the session. ``otherwise`` is called in place of this: with the owner, if it says
+        that it does not have the session, and with None, if the host is not reached."""
         headers = exchange.headers
         target = exchange.path + (f"?{exchange.query}" if exchange.query else "")
         client = exchange.address
@@ -118,9 +126,10 @@ class HostRequests:
             None if exchange.expires == math.inf else exchange.expires,
             None if user is None else str(user),
             () if user is None else tuple(sorted(user.scopes)),
+            int(owner.partition(".")[2]),
         )
         fields.append((FIELD, self._signed(said)))
-        passing = _Passing(exchange, otherwise)
+        passing = _Passing(exchange, owner, otherwise)
         passing.call = self._pool(url).request(
             exchange.method, target, field_lines(fields), body or None, passing
         )
@@ -141,6 +150,13 @@ class HostRequests:
     def is_passed_on(self, headers: Headers) -> bool:
         """Return whether another host has passed a request on to this one."""
         return FIELD in headers
+
+    def worker_of(self, headers: Headers) -> int | None:
+        """Return the worker that another host names in a request that it passes on; None: no host
+        does."""
+        given = headers.get(FIELD)
+        said = None if given is None else self._verified(given)
+        return None if said is None else said.worker
 
     def admission(self, request: HttpRequest) -> Admission | None:
         """Return the admission of a request that another host passes on; None: it is a client's.
@@ -210,8 +226,11 @@ class _Answer:
 class _Passing:
     """A request that is passed on: it receives the response, which the client gets."""
 
-    def __init__(self, exchange: Exchange, otherwise: Callable[[bool], None]) -> None:
+    def __init__(
+        self, exchange: Exchange, owner: str, otherwise: Callable[[str | None], None]
+    ) -> None:
         self._exchange = exchange
+        self._owner = owner
         self._otherwise = otherwise
         self._status = 0
         self._fields: list[tuple[str, str]] = []
@@ -256,7 +275,7 @@ class _Passing:
             if self._streams:
                 exchange.close_stream()  # the client comes back for the rest
         elif exc is None or not sent:
-            self._otherwise(exc is None)
+            self._otherwise(self._owner if exc is None else None)
         else:
             refuse(exchange, 502, LOST)
 

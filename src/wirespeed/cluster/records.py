@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MIN_SECRET = 16  # bytes
-_OWNER = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9]{1,4}")
+_OWNER = re.compile(r"([A-Za-z0-9_-]{1,64}\.[0-9]{1,4})?")
 
 # ARGV: owner, epoch, record, milliseconds. Returns 1; 0: another process owns it.
 _SAVE = Script(
@@ -45,6 +45,17 @@ local now = redis.call('HMGET', key, 'owner', 'epoch')
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
 redis.call('HSET', key, 'owner', ARGV[3])
 return redis.call('HINCRBY', key, 'epoch', 1)
+"""
+)
+# ARGV: owner, epoch, record.
+_RELEASE = Script(
+    """
+local key = KEYS[1] .. 'record'
+local now = redis.call('HMGET', key, 'owner', 'epoch')
+if now[1] == ARGV[1] and now[2] == ARGV[2] then
+  redis.call('HSET', key, 'owner', '', 'record', ARGV[3])
+end
+return 1
 """
 )
 # ARGV: owner, epoch.
@@ -79,7 +90,7 @@ class SessionRecord(msgspec.Struct, frozen=True):
 
     Attributes:
         owner: The name of the host and the number of the worker that has the session, with a dot
-            between them.
+            between them; empty where nobody has it, and anybody may adopt it.
         epoch: How often the session has changed hands.
         state: What goes along with it.
     """
@@ -147,6 +158,12 @@ class SessionRecords:
         earlier."""
         epoch = await self._cluster.run(_TAKE, self._base(id), record.owner, record.epoch, owner)
         return SessionRecord(owner, epoch, record.state) if epoch else None
+
+    async def release(self, id: str, record: SessionRecord) -> None:
+        """Let any process adopt a session that has left its owner. It has the state of the
+        record."""
+        state = _encode(record.state)
+        await self._cluster.run(_RELEASE, self._base(id), record.owner, record.epoch, state)
 
     async def forget(self, id: str, record: SessionRecord) -> None:
         """Remove the record of a session that has ended, unless another process has it now."""

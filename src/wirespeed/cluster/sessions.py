@@ -22,7 +22,8 @@ import secrets
 import ssl as ssl_
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import structs
@@ -59,17 +60,20 @@ HURRY = 0.2  # seconds, where the store is reached again
 LIFETIME = 4.0  # seconds of an entry
 LEASE = 3.5  # seconds after a renewal in which no other host takes this one for gone
 MAX_ELSEWHERE = 65_536  # sessions that have moved to another host, and where they are
+AT_ONCE = 256  # sessions in one round trip
 
 # ARGV: name, instance, URL, milliseconds of life (0: the host leaves). Returns whether this host
-# has the name, what changes when the store loses its data, and the names and URLs of all other
-# hosts that live. A process with the same name and URL takes the place of an earlier one.
+# has the name, what changes when the store loses its data, for how many milliseconds it has not
+# changed, and the names and URLs of all other hosts that live. A process with the same name and URL
+# takes the place of an earlier one.
 _RENEW = Script(
     """
 local key = KEYS[1] .. 'hosts'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSETNX', key, '', ARGV[2] .. now)
-local found = {1, redis.call('HGET', key, '')}
+redis.call('HSETNX', key, '', string.format('%d %s', now, ARGV[2]))
+local data = redis.call('HGET', key, '')
+local found = {1, data, now - (tonumber(string.match(data, '^%d+')) or now)}
 local all = redis.call('HGETALL', key)
 for i = 1, #all, 2 do
   local life, instance, url = string.match(all[i + 1], '^(%d+) (%S+) (%S+)$')
@@ -111,7 +115,7 @@ class SessionEndpoint(Protocol):
         """End a session here, which another process has now."""
 
     def drop_sessions(self) -> None:
-        """End all sessions here, which others may have now."""
+        """End the sessions here that others may have now."""
 
 
 class SessionHosts:
@@ -155,7 +159,7 @@ class SessionHosts:
         if len(secret) < MIN_SECRET:
             raise ValueError(f"the secret of SessionHosts has at least {MIN_SECRET} bytes")
         self.cluster = cluster
-        self.url = url.rstrip("/")
+        self.url = url
         self.path = HOSTS_PATH
         self._base = cluster.base(f"sessions{VERSION}", name)
         self._key = hmac.digest(secret, b"wirespeed session hosts 1\0" + name.encode(), "sha256")
@@ -165,18 +169,21 @@ class SessionHosts:
         self._quiet = RateLimitedLog(logger)
         self._name = ""
         self._worker = 0
+        self._n_workers = 1
         self._endpoints: set[SessionEndpoint] = set()
         self._hosts: dict[str, str] = {}  # the URLs of the others, by their names
         self._elsewhere: OrderedDict[str, str] = OrderedDict()  # owners of sessions that moved
         self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
         self._renewed = -math.inf
         self._data = b""  # names the data of the store
-        self._forgotten = -math.inf  # when the store came back empty
+        self._unsure_until = -math.inf  # whether hosts that have no entry are gone
         self._looked = -math.inf  # at the sessions that were used
         self._announced = asyncio.Event()  # or it was tried
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[None]] = set()
+        self._over: dict[str, SessionRecord] = {}  # sessions whose records go
+        self._released: dict[str, SessionRecord] = {}  # sessions that others may adopt
 
     # -- hosts -------------------------------------------------------------------------------------
 
@@ -191,9 +198,10 @@ class SessionHosts:
             self.cluster.hold(self)
             self._task = asyncio.get_running_loop().create_task(self._renew_always())
 
-    def share(self, worker: int) -> None:
-        """This process is the worker with this number."""
+    def share(self, worker: int, n: int) -> None:
+        """This process is the worker with this number, of n."""
         self._worker = worker
+        self._n_workers = n
 
     async def announced(self) -> None:
         """Wait until the others can find this host, or the store does not answer."""
@@ -210,6 +218,8 @@ class SessionHosts:
         await asyncio.wait([task])
         self._hosts = {}
         await self._requests.close()
+        if self._work:
+            await asyncio.wait(self._work)
         with contextlib.suppress(StoreUnavailable, ProtocolError):
             await self._renew(0.0)
         await self.cluster.release(self)
@@ -242,11 +252,10 @@ class SessionHosts:
     async def _renew(self, life: float) -> None:
         """Renew or remove the entry of this host, and read those of the others."""
         since = time.monotonic()
-        is_own, data, *answer = await self.cluster.run(
+        is_own, data, age, *answer = await self.cluster.run(
             _RENEW, self._base, self._name, self._instance, self.url, round(life * 1000)
         )
-        texts = [one.decode() for one in answer]
-        hosts = dict(zip(texts[::2], texts[1::2], strict=True))
+        hosts = self._valid(zip(answer[::2], answer[1::2], strict=True))
         if not self.has_lease and self._renewed > 0:
             logger.warning(
                 "no other host was sure of this one for %.1f s: its sessions end here, and can be "
@@ -257,7 +266,6 @@ class SessionHosts:
                 endpoint.drop_sessions()  # others may have adopted them
         if self._data not in (b"", data):
             logger.warning("the store has lost what it knew of hosts and sessions")
-            self._forgotten = since
             self._looked = -math.inf
             self._saved = {id: (record, -math.inf) for id, (record, _) in self._saved.items()}
         self._data = data
@@ -269,10 +277,21 @@ class SessionHosts:
                 "another host has the name %s, or had it until now: set HttpOptions.name",
                 self._name,
             )
-        if since < self._forgotten + LIFETIME:
+        self._unsure_until = max(self._unsure_until, since + LIFETIME - age / 1000)
+        if since < self._unsure_until:
             hosts = self._hosts | hosts  # those that live come back
         self._hosts = hosts
         await self._requests.close(but=hosts.values())
+
+    def _valid(self, entries: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+        hosts = {}
+        for name, url in entries:
+            try:
+                check_host_url(url.decode())
+                hosts[name.decode()] = url.decode()
+            except ValueError as exc:
+                self.cluster.log_refused("the entry of a host", str(exc))
+        return hosts
 
     async def _others_reach_store(self) -> bool:
         """Ask the other hosts whether they reach the store. If none does, and a majority of all
@@ -287,11 +306,15 @@ class SessionHosts:
     async def _reaches_store(self, url: str) -> bool | None:
         """Return whether another host reaches the store; None: it does not answer."""
         said = await self._requests.ask(url, HOSTS_PATH, RENEWAL / 2)
-        return None if said is None else said == b"up"
+        return None if said is None else {b"up": True, b"down": False}.get(said)
 
     def state(self) -> bytes:
-        """Return what other hosts are told: ``up`` while the store answers, else ``down``."""
-        return b"up" if self.cluster.state == "up" else b"down"
+        """Return what other hosts are told: ``up`` while the store answers, else ``down``. Their
+        sessions may go on then, so this host does not take them for gone at the store's return."""
+        if self.cluster.state == "up":
+            return b"up"
+        self._unsure_until = time.monotonic() + LIFETIME
+        return b"down"
 
     # -- whose session it is -----------------------------------------------------------------------
 
@@ -299,15 +322,25 @@ class SessionHosts:
     def _own(self) -> str:
         return f"{self._name}.{self._worker}"
 
-    def host_of(self, session_id: str) -> str | int | None:
+    def _owner_of(self, session_id: str) -> str:
+        """The process that has a session, as far as that is known without the store."""
+        return self._elsewhere.get(session_id) or session_id.rpartition(".")[0]
+
+    def host_of(self, session_id: str, headers: Headers) -> str | int | None:
         """Return the URL of the other living host that has a session, or the number of the other
-        worker of this host, as far as that is known without the store; None: it is not."""
-        owner = self._elsewhere.get(session_id, session_id)
-        name, _, rest = owner.partition(".")
-        if name != self._name:
+        worker of this host, as far as that is known without the store; None: it is not.
+        ``headers``: Of the request, in which another host may name the worker."""
+        name, _, worker = self._owner_of(session_id).partition(".")
+        number = self._requests.worker_of(headers)
+        if number is None and name != self._name:
             return self._hosts.get(name)
-        worker = int(rest) if session_id in self._elsewhere else self._worker
-        return None if worker == self._worker else worker
+        if number is None:
+            number = int(worker)
+        return number if number != self._worker and number < self._n_workers else None
+
+    def _lives(self, owner: str) -> bool:
+        name, _, worker = owner.partition(".")
+        return name in self._hosts or (name == self._name and int(worker) < self._n_workers)
 
     def may_serve(self, session_id: str) -> bool:
         """Return whether this process may serve a session that it has: no other can have adopted
@@ -321,21 +354,22 @@ class SessionHosts:
         process has adopted just now; True: another process has it, see `host_of`; False: nobody
         has. StoreUnavailable as of `Cluster.run`.
 
-        ``lost_by``: The URL of a host that says that it does not have the session.
+        ``lost_by``: A process that says that it does not have the session.
         """
         self._elsewhere.pop(session_id, None)
         while True:
             record = await self._records.find(session_id)
             # afterwards: a host that is not there now has lost all that it owned before
             await self._renew(LIFETIME)
-            if record is None:  # its host may be new, or write it later
-                return self._hosts.get(session_id.partition(".")[0], lost_by) != lost_by
-            if record.state.who != self._records.who(principal):
+            owner = session_id.rpartition(".")[0] if record is None else record.owner
+            if record is not None and record.state.who != self._records.who(principal):
                 return False
-            name = record.owner.partition(".")[0]
-            lives = name == self._name or self._hosts.get(name, lost_by) != lost_by
-            if record.owner != self._own and lives:
-                self._elsewhere[session_id] = record.owner
+            if not self._lives(owner) and owner and time.monotonic() < self._unsure_until:
+                raise StoreUnavailable
+            if record is None:  # its host may be new, or write it later
+                return owner.partition(".")[0] in self._hosts and owner != lost_by
+            if owner not in (self._own, lost_by) and self._lives(owner):
+                self._elsewhere[session_id] = owner
                 if len(self._elsewhere) > MAX_ELSEWHERE:
                     self._elsewhere.popitem(last=False)
                 return True
@@ -351,14 +385,53 @@ class SessionHosts:
         self._opened.set()
 
     def ended(self, session_id: str, *, for_good: bool) -> None:
-        """A session has ended here. ``for_good``: no other host may go on with it."""
+        """A session has ended here. ``for_good``: no other host may go on with it; else any may."""
         found = self._saved.pop(session_id, None)
-        if found is not None and for_good:
+        if found is None:
+            return
+        if for_good:
+            self._over[session_id] = found[0]
+            if len(self._over) > MAX_ELSEWHERE:
+                del self._over[next(iter(self._over))]
             self._run(self._forget(session_id, found[0]))
+        else:
+            self._released[session_id] = found[0]
+            if len(self._released) == 1:
+                self._run(self._release())
+
+    def dropped(self, session_id: str) -> None:
+        """A session was given up here, which another process may have now."""
+        self._saved.pop(session_id, None)
+
+    def draining(self, endpoint: SessionEndpoint) -> None:
+        """The sessions of an endpoint end soon. Each takes its state of now along."""
+        now = time.monotonic()
+        for session in endpoint.used_since(self._looked):
+            record = self._due(endpoint, session, now)
+            if record is not None and session.id in self._saved:
+                self._saved[session.id] = record, -math.inf
+
+    async def _release(self) -> None:
+        """Let others adopt sessions, a number of them at a time."""
+        while self._released:
+            some = list(islice(self._released.items(), AT_ONCE))
+            with contextlib.suppress(StoreUnavailable, ProtocolError):  # they may when it is gone
+                await asyncio.gather(*(self._records.release(*one) for one in some))
+            for id, _ in some:
+                del self._released[id]
+
+    def has_ended(self, session_id: str) -> bool:
+        """Return whether a session has ended here for good, which the store may not know yet."""
+        return session_id in self._over
 
     async def _forget(self, session_id: str, record: SessionRecord) -> None:
-        with contextlib.suppress(StoreUnavailable, ProtocolError):  # the record ends by itself
+        try:
             await self._records.forget(session_id, record)
+        except StoreUnavailable:
+            return  # it is tried again
+        except ProtocolError:
+            pass  # the record ends by itself
+        self._over.pop(session_id, None)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -368,12 +441,16 @@ class SessionHosts:
     async def _save_used(self) -> None:
         """Save the sessions that were used since the last time, and have another state or a record
         that ends soon."""
+        if self.cluster.state == "down":
+            return  # nothing is written
         since, now = self._looked, time.monotonic()
-        saves = []
+        saves = [self._forget(*one) for one in self._over.items()]
         for endpoint in self._endpoints:
             for session in endpoint.used_since(since):
                 record = self._due(endpoint, session, now)
                 if record is not None:
+                    # first: it may be written though the store does not say so
+                    self._saved.setdefault(session.id, (record, -math.inf))
                     saves.append(self._save(endpoint, session, record, now))
         await asyncio.gather(*saves)
         if self._looked == since:
@@ -400,21 +477,23 @@ class SessionHosts:
     ) -> None:
         seconds = 1.25 * endpoint.options.session_ttl  # it is renewed after a quarter
         is_ours = await self._records.save(session.id, record, seconds)
-        if session.connection.link is None:
-            await self._forget(session.id, record)  # it has ended meanwhile
-        elif is_ours:
-            self._saved[session.id] = record, now
-        else:
-            self._saved.pop(session.id, None)
+        if not is_ours:
             endpoint.drop_session(session)
+        elif session.id in self._saved:  # else it has ended meanwhile
+            self._saved[session.id] = record, now
 
     # -- what is passed on -------------------------------------------------------------------------
 
     def pass_on(
-        self, exchange: Exchange, url: str, body: bytes, otherwise: Callable[[bool], None]
+        self,
+        exchange: Exchange,
+        session_id: str,
+        url: str,
+        body: bytes,
+        otherwise: Callable[[str | None], None],
     ) -> None:
         """As of `HostRequests`."""
-        self._requests.pass_on(exchange, url, body, otherwise)
+        self._requests.pass_on(exchange, self._owner_of(session_id), url, body, otherwise)
 
     def is_passed_on(self, headers: Headers) -> bool:
         """As of `HostRequests`."""

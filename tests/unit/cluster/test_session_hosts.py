@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lab.hosts import TOKENS, Visitor, deployed
 from lab.http import message
-from lab.store import MakeServer, StoreServer
+from lab.store import Cable, MakeServer, StoreServer
 
 pytestmark = pytest.mark.compiled
 
@@ -303,52 +303,13 @@ async def test_two_hosts_with_one_name(tmp_path: Path, store_server: StoreServer
         assert await one.answer("b", "who") == "a"
 
 
-class Cable:
-    """The way of one host to the store, which can be cut."""
-
-    def __init__(self, store: StoreServer) -> None:
-        self._store = store
-        self._writers: set[asyncio.StreamWriter] = set()
-        self.is_cut = False
-
-    async def start(self) -> str:
-        server = await asyncio.start_server(self._join, "127.0.0.1", 0)
-        self._server = server
-        return f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.is_cut:
-            writer.close()
-            return
-        others = await asyncio.open_unix_connection(self._store.path)
-        pairs = (reader, others[1]), (others[0], writer)
-        self._writers |= {writer, others[1]}
-        await asyncio.gather(*(self._pass(*pair) for pair in pairs), return_exceptions=True)
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-        finally:
-            writer.close()
-
-    def cut(self) -> None:
-        self.is_cut = True
-        for writer in self._writers:
-            writer.close()
-        self._writers.clear()
-
-    async def close(self) -> None:
-        self.cut()
-        self._server.close()
-        await self._server.wait_closed()
-
-
 async def test_a_host_that_alone_loses_the_store(tmp_path: Path, store_server: StoreServer) -> None:
     """Its sessions end before others adopt them."""
-    cable = Cable(store_server)
-    async with deployed(tmp_path, store_server.url, "b", "c") as hosts:
-        await hosts.start("a", store=await cable.start())
+    async with (
+        Cable(store_server) as cable,
+        deployed(tmp_path, store_server.url, "b", "c") as hosts,
+    ):
+        await hosts.start("a", store=cable.url)
         one = Visitor(hosts)
         await one.initialize("a")
         await saved(store_server, owner="a.0")
@@ -368,4 +329,3 @@ async def test_a_host_that_alone_loses_the_store(tmp_path: Path, store_server: S
             assert await one.answer("c", "who") == "b"
         cable.is_cut = False
         assert await one.answer("a", "who") == "b"
-    await cable.close()

@@ -20,7 +20,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly Streams streams
     cdef readonly Sessions sessions    # None in stateless mode
     cdef readonly object directory     # SessionDirectory: of the sessions of other hosts; or None
-    cdef dict locating                 # by id: the tasks that find sessions there
+    cdef dict locating                 # by id and principal: the tasks that find sessions there
     cdef SessionConnection spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session

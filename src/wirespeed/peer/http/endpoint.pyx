@@ -321,14 +321,16 @@ cdef class StreamableHttp(HttpTarget):
                     opener = session.connection.peer.user
                     ex.user = User(ex.user, ex.user.scopes, None if opener is None else opener.data)
             return session                     # else it ended in this turn
-        where = None if self.directory is None else self.directory.host_of(id)
-        if isinstance(where, str):
+        if self.directory is None:
+            where = self.sessions.owner(id)
+        elif is_id(id) and not self.directory.has_ended(id):
+            where = self.directory.host_of(id, ex.headers)
+        else:
+            return None
+        if isinstance(where, int):
+            raise WrongWorker(where)
+        if self.directory is not None:
             raise SessionElsewhere(id, where)
-        worker = self.sessions.owner(id) if where is None else where
-        if worker is not None:
-            raise WrongWorker(worker)
-        if self.directory is not None and is_id(id):
-            raise SessionElsewhere(id, None)
         return None
 
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1:
@@ -435,20 +437,20 @@ cdef class StreamableHttp(HttpTarget):
             self.streams.run(self._locate(exchange, id, None, body, n_tries))
         else:
             self.directory.pass_on(
-                exchange, host, body, partial(self._not_passed, exchange, id, host, body, n_tries)
+                exchange, id, host, body, partial(self._not_passed, exchange, id, body, n_tries)
             )
 
-    def _not_passed(self, Exchange exchange, id, host, body, n_tries, lost):
-        """A host does not have the session, or is not reached."""
-        lost_by = host if lost else None
+    def _not_passed(self, Exchange exchange, id, body, n_tries, lost_by):
+        """A process does not have the session, or its host is not reached."""
         self.streams.run(self._locate(exchange, id, lost_by, body, n_tries + 1))
 
     async def _locate(self, Exchange exchange, id, lost_by, body, n_tries):
         """Find the session of a request, or adopt it, and answer the request."""
-        known = self.locating.get(id)
+        key = (id, exchange.principal)
+        known = self.locating.get(key)
         if known is None:
-            known = self.locating[id] = self.loop.create_task(self._found(exchange, id, lost_by))
-            known.add_done_callback(lambda _: self.locating.pop(id, None))
+            known = self.locating[key] = self.loop.create_task(self._found(exchange, id, lost_by))
+            known.add_done_callback(lambda _: self.locating.pop(key, None))
         try:
             found = await asyncio.shield(known)
         except (ProtocolError, SessionLimit):
@@ -463,7 +465,9 @@ cdef class StreamableHttp(HttpTarget):
         elif not found:
             refuse(exchange, 404, SESSION_OVER)
         else:
-            host = self.directory.host_of(id)
+            host = None
+            if id not in self.sessions.by_id:
+                host = self.directory.host_of(id, exchange.headers)
             if isinstance(host, str):
                 self._elsewhere(exchange, id, host, body, n_tries + 1)
             else:
@@ -509,13 +513,15 @@ cdef class StreamableHttp(HttpTarget):
 
     def drop_session(self, session):
         """End a session here, which another process has now."""
-        self.directory.ended(session.id, for_good=False)
+        session.keep_events()
+        self.directory.dropped(session.id)
         self.sessions.end(session)
 
     def drop_sessions(self):
-        """End all sessions here, which others may have now."""
+        """End the sessions here that others may have now."""
         for session in self.sessions.used_since(-1.0):
-            self.drop_session(session)
+            if not self.directory.may_serve(session.id):
+                self.drop_session(session)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -529,10 +535,14 @@ cdef class StreamableHttp(HttpTarget):
         if self.sessions is not None:
             self.sessions.share(worker, n)
         if self.directory is not None:
-            self.directory.share(worker)
+            self.directory.share(worker, n)
 
     def drain(self):
         """End the sessions: their requests are answered, their streams closed."""
+        if self.directory is not None and not self.draining:
+            for session in self.sessions.used_since(-1.0):
+                session.keep_events()
+            self.directory.draining(self)
         self.draining = True
         if self.sessions is not None:
             self.sessions.drain()

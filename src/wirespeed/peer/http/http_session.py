@@ -110,6 +110,7 @@ class HttpSession(SessionEntry):
         "_absent",
         "_epoch",
         "_gets",
+        "_keeps",
         "_logs",
         "_n_logs",
         "_queue",
@@ -133,6 +134,7 @@ class HttpSession(SessionEntry):
         # The id is a secret, which a store need not know.
         self.streams_name = streams_name or secrets.token_urlsafe(9)
         self._epoch = epoch
+        self._keeps = False
         self._n_logs = 0
         self._logs: dict[str, EventLog] = {}  # by name, the oldest first
         self._gets: list[_Get] = []  # the newest last
@@ -153,15 +155,20 @@ class HttpSession(SessionEntry):
         self.connection.drain()
 
     def close(self) -> None:
-        """End the session: what it works on is cancelled, its streams are closed and forgotten."""
+        """End the session: what it works on is cancelled, its streams are closed and forgotten,
+        unless another process goes on with it."""
         gets, self._gets = self._gets, []
         for get in gets:
             self._close_get(get)
         dismiss_all(self.connection, "the session has ended")
         self.connection.abort()
-        if self._logs:
+        if self._logs and not self._keeps:
             self._streams.run(self._forget(list(self._logs.values())))
-            self._logs.clear()
+        self._logs.clear()
+
+    def keep_events(self) -> None:
+        """Forget no stream at the end: another process goes on with the session."""
+        self._keeps = True
 
     # -- messages of the server's own ----------------------------------------------------------
 

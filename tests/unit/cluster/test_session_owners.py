@@ -1,0 +1,266 @@
+"""Whose a session is: one process has it at most, whatever hosts and the store go through."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from lab.hosts import TOKENS, Visitor, deployed
+from lab.http import LEGACY, call
+from lab.store import Cable, MakeServer, StoreServer
+
+pytestmark = pytest.mark.compiled
+
+
+async def n_saved(store: StoreServer, n: int) -> list[str]:
+    """The keys of the records, when there are n."""
+    until = time.monotonic() + 10
+    while True:
+        keys: list[str] = store.ask("KEYS", "*{session1:*record")
+        if len(keys) == n:
+            return keys
+        assert time.monotonic() < until, keys
+        await asyncio.sleep(0.05)
+
+
+async def test_a_session_that_a_worker_has_adopted(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """Hosts that pass its requests on find the worker."""
+    async with deployed(tmp_path, store_server.url, "a", "b", "c", workers=2) as hosts:
+        visitors = [Visitor(hosts) for _ in range(6)]
+        for one in visitors:
+            await one.initialize("a")
+        keys = await n_saved(store_server, 6)
+        await hosts.kill("a")
+        for one in visitors:
+            assert await one.answer("b", "who") == "b"
+        for one in visitors:
+            assert [await one.answer("c", "who") for _ in range(8)] == ["b"] * 8
+        assert {store_server.ask("HGET", key, "epoch") for key in keys} == {"1"}
+
+
+async def test_a_host_that_comes_back_with_fewer_workers(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    async with deployed(tmp_path, store_server.url, "a", "b", workers=2) as hosts:
+        visitors = [Visitor(hosts) for _ in range(8)]
+        ids = [await one.initialize("a") for one in visitors]
+        assert {id[:4] for id in ids} == {"a.0.", "a.1."}
+        await n_saved(store_server, 8)
+        port = hosts.hosts["a"].port
+        await hosts.kill("a")
+        await hosts.start("a", port=port)
+        for one in visitors:
+            for host in "ab":
+                assert await one.answer(host, "who") in ("a", "b")
+
+
+async def test_hosts_come_back_to_the_store_one_by_one(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """The first does not take the others for gone: their sessions went on meanwhile."""
+    async with (
+        Cable(store_server) as one_way,
+        Cable(store_server) as other_way,
+        deployed(tmp_path, store_server.url) as hosts,
+    ):
+        await hosts.start("a", store=one_way.url)
+        await hosts.start("b", store=other_way.url)
+        await asyncio.sleep(1.2)  # a has read of b
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await n_saved(store_server, 1)
+        assert await one.answer("b", "who") == "a"
+        (key,) = store_server.ask("KEYS", "*{sessions1:*hosts")
+        one_way.cut()
+        other_way.cut()
+        # a host that none of them reaches, which has the store
+        life = round(time.time() * 1000) + 60_000
+        store_server.ask("HSET", key, "x", f"{life} x http://127.0.0.1:9")
+        store_server.ask("PEXPIRE", key, 60_000)
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            assert await one.answer("a", "who") == "a"
+            await asyncio.sleep(0.1)
+        other_way.is_cut = False
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            direct, other = await asyncio.gather(one.call("a", "who"), one.call("b", "who"))
+            assert b'"text":"b"' not in other.body or direct.status == 503
+            await asyncio.sleep(0.05)
+
+
+async def test_a_record_that_was_written_and_not_confirmed(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    async with Cable(store_server) as cable, deployed(tmp_path, store_server.url, "b") as hosts:
+        await hosts.start("a", store=cable.url)
+        await Visitor(hosts).initialize("a")
+        await n_saved(store_server, 1)  # the store has the script
+        await asyncio.sleep(1.2)  # b has read of a
+        one = Visitor(hosts)
+        cable.is_mute = True
+        await one.initialize("a")
+        await n_saved(store_server, 2)
+        cable.cut()
+        async with asyncio.timeout(15):
+            while b'"text":"b"' not in (await one.call("b", "who")).body:
+                await asyncio.sleep(0.05)
+        assert (await one.call("a", "who")).status == 503
+
+
+async def test_sessions_of_a_host_that_was_alone(tmp_path: Path, store_server: StoreServer) -> None:
+    """One that nobody can have adopted goes on."""
+    async with Cable(store_server) as cable, deployed(tmp_path, store_server.url, "b") as hosts:
+        await hosts.start("a", store=cable.url)
+        cable.cut()
+        while "is lost" not in hosts.hosts["a"].log.read_text():
+            await asyncio.sleep(0.05)
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await asyncio.sleep(4.5)
+        assert await one.answer("a", "who") == "a"
+        cable.is_cut = False
+        await n_saved(store_server, 1)
+        assert await one.answer("a", "who") == "a"
+        assert await one.answer("b", "who") == "a"
+
+
+async def test_another_client_that_asks_for_a_session(
+    tmp_path: Path, new_store_server: MakeServer
+) -> None:
+    """Its principal says nothing of who owns the session."""
+    store = new_store_server()
+    async with deployed(tmp_path, store.url, "a", "b", tokens=TOKENS) as hosts:
+        anne, bob = (Visitor(hosts, TOKENS[name]) for name in ("anne", "bob"))
+        bob.fields["mcp_session_id"] = await anne.initialize("a")
+        await n_saved(store, 1)
+        await hosts.kill("a")
+        (key,) = store.ask("KEYS", "*{sessions1:*hosts")
+        while store.ask("HEXISTS", key, "a"):
+            await asyncio.sleep(0.05)
+        assert store.process is not None
+        store.process.send_signal(signal.SIGSTOP)
+        first = await bob.send("b", body=call("who"))
+        await asyncio.sleep(0.02)
+        second = await anne.send("b", body=call("who"))
+        await asyncio.sleep(0.02)
+        store.process.send_signal(signal.SIGCONT)
+        assert (await first.response()).status == 404
+        assert (await second.response()).status == 200
+
+
+async def test_a_host_that_drains(tmp_path: Path, store_server: StoreServer) -> None:
+    """A session without requests is adopted, though another one of its host has a long request;
+    with what was changed last."""
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one, other = Visitor(hosts), Visitor(hosts)
+        await one.initialize("a")
+        await other.initialize("a")
+        await n_saved(store_server, 2)
+        assert await one.answer("b", "who") == "a"
+        long = await other.send("a", body=call("wait", {"seconds": 3}))
+        await asyncio.sleep(0.2)
+        assert (await one.request("a", "resources/subscribe", uri="stock://tea")).status == 200
+        hosts.hosts["a"].signal(signal.SIGTERM)
+        await asyncio.sleep(0.2)
+        assert await one.answer("b", "who") == "b"
+        assert hosts.hosts["a"].process.poll() is None
+        get = await one.send("b", "GET", accept="text/event-stream")
+        opened = await get.head()
+        assert await one.answer("b", "sell") == "b"
+        heard = await get.until(opened, 1)
+        assert heard[0]["params"] == {"uri": "stock://tea"}
+        assert b'"text":"a"' in (await long.response()).body
+        assert await other.answer("b", "who") == "b"
+
+
+async def test_a_session_that_ends_while_the_store_is_away(
+    tmp_path: Path, new_store_server: MakeServer
+) -> None:
+    """Nobody adopts it, then and later."""
+    store = new_store_server()
+    async with deployed(tmp_path, store.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await n_saved(store, 1)
+        assert await one.answer("b", "who") == "a"
+        assert store.process is not None
+        store.process.send_signal(signal.SIGSTOP)
+        while "is lost" not in hosts.hosts["a"].log.read_text():
+            await asyncio.sleep(0.05)
+        assert (await one.ask("a", "DELETE")).status == 204
+        store.process.send_signal(signal.SIGCONT)
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            assert (await one.call("b", "who")).status in (404, 503)
+            assert (await one.call("a", "who")).status == 404
+            await asyncio.sleep(0.05)
+        await n_saved(store, 0)
+
+
+async def test_entries_of_others_in_the_store(tmp_path: Path, store_server: StoreServer) -> None:
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await n_saved(store_server, 1)
+        (key,) = store_server.ask("KEYS", "*{sessions1:*hosts")
+        for name, url in (
+            ("x", "nothing"),
+            ("\xff", "http://127.0.0.1:9"),
+            ("y", "ftp://127.0.0.1"),
+        ):
+            store_server.ask("HSET", key, name.encode("latin-1"), f"99999999999999 i {url}")
+        await asyncio.sleep(1.5)
+        x = Visitor(hosts)
+        x.fields["mcp_session_id"] = "x.0." + "A" * 32
+        while (status := (await x.call("b", "who")).status) == 503:
+            await asyncio.sleep(0.05)  # the data of the store are new
+        assert status == 404
+        await asyncio.sleep(5)
+        assert await one.answer("a", "who") == "a"
+        assert await one.answer("b", "who") == "a"
+
+
+async def test_a_target_that_is_not_ascii(tmp_path: Path, store_server: StoreServer) -> None:
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await n_saved(store_server, 1)
+        peer = await hosts.connect("b")
+        body = call("who")
+        head = (
+            f"POST /mcp?q=\xfc HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            f"Mcp-Session-Id: {one.fields['mcp_session_id']}\r\n"
+            f"MCP-Protocol-Version: {LEGACY}\r\n\r\n"
+        )
+        peer.writer.write(head.encode("latin-1") + body)
+        assert b"400" in await peer.line()
+        assert "internal error" not in hosts.hosts["b"].log.read_text()
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], ids=str)
+async def test_streams_of_a_session_that_moves(
+    tmp_path: Path, store_server: StoreServer, end: signal.Signals
+) -> None:
+    """The new owner has their events, whatever the old one does at its end."""
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await n_saved(store_server, 1)
+        whole = await one.ask("a", body=call("who", {"steps": 2}, _meta={"progressToken": 1}))
+        await asyncio.sleep(0.2)  # the store has the events
+        hosts.hosts["a"].signal(end)
+        assert await one.answer("b", "who") == "b"
+        if end == signal.SIGSTOP:
+            hosts.hosts["a"].signal(signal.SIGCONT)
+            await asyncio.sleep(1.2)  # it has found out
+        again = await one.ask(
+            "b", "GET", accept="text/event-stream", last_event_id=whole.events[0]["id"]
+        )
+        assert again.messages == whole.messages
