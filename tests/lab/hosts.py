@@ -18,7 +18,7 @@ from lab.process import free_port
 from lab.raw import CHILDREN, FOREVER, surroundings
 
 TOKENS = {"anne": "a" * 20, "bob": "b" * 20}
-ADOPTED_IN = 5.0  # seconds from the end of a host
+ADOPTED_IN = FOREVER  # seconds; four on a machine that is not busy
 
 
 class Host:
