@@ -275,7 +275,9 @@ async def test_a_call_that_a_server_puts_off_fails(status: int, fields: dict[str
     async def put_off(exchange: Exchange, message: dict[str, Any]) -> None:
         exchange.reply(status, "busy", **fields)
 
-    async with serving({**MODERN_HTTP, "tools/call:busy": put_off}) as peer:
+    listed: Any = {**MODERN_HTTP["tools/list"], "ttlMs": 0, "cacheScope": "private"}  # type: ignore[dict-item]
+    rules = {**MODERN_HTTP, "tools/list": listed, "tools/call:busy": put_off}
+    async with serving(rules) as peer:
         backend = BackendConfig(target=Http(peer.url), name="b", isolation="shared")
         async with gateway(backend) as gate, gate.client(timeout=5) as client:
             with raises(RemoteError, code=SERVER_LOST):
