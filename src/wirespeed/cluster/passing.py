@@ -11,6 +11,7 @@ import base64
 import hmac
 import math
 import ssl as ssl_
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,6 +37,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 FIELD = "wirespeed-member"
+HOSTS_PATH = "/.wirespeed/hosts"  # where a host says whether it reaches the store
 MISDIRECTED = 421  # RFC 9110 section 15.5.20: a host does not have the session
 LOST = "the host that has the session was lost before its answer: the request may have run"
 MAX_CONNECTIONS = 10_000  # to one host; each open stream takes one
@@ -56,8 +58,8 @@ _OF_STREAMS = frozenset({"cache-control", "content-type", "x-accel-buffering"})
 
 
 class _Said(msgspec.Struct, frozen=True, array_like=True):
-    """What a host says of a request that it passes on: what its gate has found out of the client,
-    and which worker has the session."""
+    """The statement of a host about a request that it passes on: the client, as its gate has found
+    out, and the worker that has the session. Without a session it is about the host itself."""
 
     session: str = ""
     principal: str | None = None  # in hexadecimal digits
@@ -89,11 +91,11 @@ class HostRequests:
         for pool in pools:
             await pool.close()
 
-    async def ask(self, url: str, path: str, seconds: float) -> bytes | None:
-        """Return what a host answers at a path; None: it does not answer in time."""
+    async def ask(self, url: str, seconds: float) -> bytes | None:
+        """Return the answer of a host at `HOSTS_PATH`; None: it does not answer in time."""
         answer = _Answer(asyncio.get_running_loop().create_future())
         fields = field_lines([(FIELD, self._signed(_Said()))])
-        call = self._pool(url).request("GET", path, fields, None, answer)
+        call = self._pool(url).request("GET", HOSTS_PATH, fields, None, answer)
         try:
             async with asyncio.timeout(seconds):
                 return await answer.body
@@ -165,8 +167,15 @@ class HostRequests:
         if given is None:
             return None
         said = self._verified(given)
-        if said is None or said.session != request.headers.get("mcp-session-id", ""):
+        # one without a session speaks for the host alone, which asks for nothing else
+        if (
+            said is None
+            or said.session != request.headers.get("mcp-session-id", "")
+            or (not said.session and request.path != HOSTS_PATH)
+        ):
             raise Refused(Refusal(403, f"{FIELD} is not that of one of the hosts"))
+        if said.expires is not None and said.expires <= time.time():
+            raise Refused(Refusal(401, "the credentials of the client have expired"))
         return Admission(
             None if said.user is None else User(said.user, said.scopes, OF_SESSION),
             None if said.principal is None else bytes.fromhex(said.principal),

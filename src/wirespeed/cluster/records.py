@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from wirespeed.cluster.store import Cluster
 
 VERSION = 1
-MIN_SECRET = 16  # bytes
 _OWNER = re.compile(r"([A-Za-z0-9_-]{1,64}\.[0-9]{1,4})?")
 
 # ARGV: owner, epoch, record, milliseconds. Returns 1; 0: another process owns it.

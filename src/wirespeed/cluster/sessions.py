@@ -30,14 +30,9 @@ from msgspec import structs
 
 from wirespeed._exports import set_public_home
 from wirespeed.cluster.clients import Script
-from wirespeed.cluster.passing import HostRequests
-from wirespeed.cluster.records import (
-    MIN_SECRET,
-    VERSION,
-    SessionRecord,
-    SessionRecords,
-    SessionState,
-)
+from wirespeed.cluster.passing import HOSTS_PATH, HostRequests
+from wirespeed.cluster.records import VERSION, SessionRecord, SessionRecords, SessionState
+from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.transport.gate import Admission
 from wirespeed.transport.headers import Headers
@@ -45,7 +40,6 @@ from wirespeed.transport.http.options import check_host_url
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
-    from wirespeed.cluster.store import Cluster
     from wirespeed.limits import Limits
     from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.transport.http.exchange import Exchange
@@ -54,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.cluster")
 
-HOSTS_PATH = "/.wirespeed/hosts"  # where a host says whether it reaches the store
 RENEWAL = 1.0  # seconds between two renewals of an entry
 HURRY = 0.2  # seconds, where the store is reached again
 LIFETIME = 4.0  # seconds of an entry
@@ -305,7 +298,7 @@ class SessionHosts:
 
     async def _reaches_store(self, url: str) -> bool | None:
         """Return whether another host reaches the store; None: it does not answer."""
-        said = await self._requests.ask(url, HOSTS_PATH, RENEWAL / 2)
+        said = await self._requests.ask(url, RENEWAL / 2)
         return None if said is None else {b"up": True, b"down": False}.get(said)
 
     def state(self) -> bytes:
