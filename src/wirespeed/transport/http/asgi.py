@@ -81,6 +81,8 @@ class AsgiApp:
     def __init__(self, service: Service, path: str, options: ListenOptions) -> None:
         if path in (*options.http.by_path, options.http.healthz):
             raise ValueError(f"{path} is the path of a route, too")
+        if options.http.host_url is not None or options.http.directory is not None:
+            raise ValueError("host_url and directory are for a server that listens itself")
         check_authorities([service], options)
         self._service = service
         self._path = quote_path(path)

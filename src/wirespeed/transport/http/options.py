@@ -151,7 +151,7 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
             nothing is kept.
         host_url: Where other hosts of a server with ``cluster`` reach this listener:
             ``http://host:port`` or ``https://host:port``. Any host answers requests of any session
-            then.
+            then. Not for ``asgi()``.
         directory: A `SessionDirectory`, as `wirespeed.cluster.SessionHosts`: any host answers
             requests of any session. None makes one of ``host_url``, and without that each host
             knows its own sessions alone.

@@ -364,6 +364,11 @@ async def test_routes_and_health_are_there_too() -> None:
         lab().asgi("/healthz")
 
 
+def test_sessions_stay_in_the_process() -> None:
+    with raises(ValueError):
+        lab().asgi(http=HttpOptions(host_url="http://10.0.0.5:8000"))
+
+
 async def peer_of(request: HttpRequest) -> HttpResponse:
     return HttpResponse(body=request.peer)
 
