@@ -1,4 +1,4 @@
-"""What features of the proxy cost: hooks, tool search, kept lists, identities of users.
+"""The costs of the proxy's features: hooks, tool search, kept lists, identities of users.
 
 python benchmarks/field/gateway.py    # writes benchmarks/results/gateway.json: three minutes
 
@@ -235,7 +235,7 @@ def measured(rounds: int, scale: float) -> dict[str, Any]:
 
 
 def machine(load: float) -> Mapping[str, Any]:
-    """Where it was measured, and how busy that was before and after it."""
+    """The machine, and its load before and after the run."""
     name = ""
     with open("/proc/cpuinfo") as file:
         name = next((line.partition(": ")[2].strip() for line in file if "model name" in line), "")
@@ -264,7 +264,7 @@ ROWS = [
 
 
 def gateway(_field: Field) -> str:
-    """What features of the proxy cost."""
+    """The costs of the proxy's features."""
     found = json.loads(RESULTS.read_text())
     times = found["cpu_us"]
     rows = [

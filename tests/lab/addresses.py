@@ -201,7 +201,7 @@ def backend(
 
 
 async def called(client: Client, n: int, tool: str = "who") -> Counter[str]:
-    """Who answers so many calls, one after another."""
+    """Make n calls, one after another. Return the names of the servers that answered."""
     found: Counter[str] = Counter()
     for _ in range(n):
         found[(await client.call_tool(tool)).text] += 1

@@ -275,7 +275,7 @@ class Replays:
 
 
 def _name_of(thumbprint: str, jti: str) -> bytes:
-    """What stands for a proof. The separator is one that no thumbprint has."""
+    """The name of a proof. The separator is a character that no thumbprint has."""
     return hashlib.sha256(f"{thumbprint} {jti}".encode()).digest()[:16]
 
 

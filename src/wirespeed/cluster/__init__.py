@@ -1,4 +1,4 @@
-"""What several hosts share, on Valkey or Redis. It needs ``pip install 'wirespeed[cluster]'``.
+"""The store of several hosts, on Valkey or Redis. It needs ``pip install 'wirespeed[cluster]'``.
 
 `Cluster` is the connection of one host to the store. `RedisTaskStore`, `RedisEventStore` and
 `RedisTokenBuckets` keep tasks, events and rates there.

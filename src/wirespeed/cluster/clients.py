@@ -1,4 +1,4 @@
-"""How the store is reached: the URLs of stores, and a client of redis-py for each kind.
+"""The URLs of stores, and a client of redis-py for each kind of store.
 
 A client makes its connections when they are needed, tries nothing twice, and raises the errors of
 redis-py.
@@ -56,7 +56,7 @@ class Command(NamedTuple):
 
 
 class StoreClient(Protocol):
-    """What a `wirespeed.cluster.Cluster` needs of a store.
+    """A store, as a `wirespeed.cluster.Cluster` uses it.
 
     Attributes:
         sharded: Whether commands go to different servers, of which some may be away.

@@ -184,7 +184,7 @@ class RedisEventStore(LimitedEventStore):
 
 
 def _digest(stream: str) -> str:
-    """What stands for the name of a stream, which the keys of the store do not show."""
+    """The digest of a stream's name, which the keys of the store have in its place."""
     return hashlib.sha256(stream.encode()).hexdigest()[:32]
 
 

@@ -228,7 +228,7 @@ async def test_a_record_that_is_broken_is_not_shown(
             assert [task.id for task in (await store.page(ANNE)).tasks] == [good.id]
     said = [one.getMessage() for one in caplog.records if one.name == "wirespeed.cluster"]
     assert len(said) == 1 and "a task" in said[0] and "secret" not in said[0]
-    # nobody works on them any more, and nobody can say how they ended
+    # their runners are gone, and have left no result
     assert store_server.ask("EXISTS", BASE + f"t:{bad.id}", BASE + f"t:{newer.id}") == 0
 
 

@@ -56,7 +56,7 @@ async def pool_in(gate: Gateway) -> Any:
 
 
 async def all_up(gate: Gateway, n: int = 3) -> None:
-    """Until so many addresses get requests, with their whole weights."""
+    """Wait until n addresses get requests, with their whole weights."""
     pool = pool_of(gate)
     await until(lambda: sum(one.takes_all for one in pool.modern) == n)
     await until(
@@ -107,7 +107,7 @@ async def test_the_address_with_the_fewest_requests_is_next() -> None:
 
 
 async def test_weights() -> None:
-    """An address with a weight has so many requests at once."""
+    """Calls, and requests in flight, are shared by the weights of the addresses."""
     async with places() as three:
         urls = [ServerUrl(one.url, n) for one, n in zip(three, (1, 2, 3), strict=True)]
         async with gateway(backend(three, *urls, asks=NEVER)) as gate, gate.client() as client:
@@ -210,7 +210,7 @@ async def reading(client: Client, n: int = 8) -> Any:
 
 
 async def grows(found: Counter[str], n: int = 100) -> Counter[str]:
-    """Until there were so many more answers. Returns who gave them."""
+    """Wait for n more answers. Return the names of the servers that gave them."""
     before = found.copy()
     await until(lambda: found.total() >= before.total() + n)
     return found - before

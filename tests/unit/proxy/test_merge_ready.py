@@ -205,7 +205,7 @@ async def test_lists_at_once_are_one_list(tmp_path: Path) -> None:
 
 
 async def test_who_leaves_takes_no_server_along() -> None:
-    """A server is asked once what it is, for all clients: whoever it is asked for may leave."""
+    """A server is asked once, on behalf of one client, what it is. That client may leave."""
     server = Server("a")
     server.add_tool(lambda: "done", name="work")
     asked, ready = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""What stands around the proxy while its features are measured: at one port a server that wants
+"""The servers around the proxy while its features are measured: at one port a server that wants
 tokens, its authorization server, and a hook's service. The first argument is the port."""
 
 import json
