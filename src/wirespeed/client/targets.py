@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 from wirespeed._exports import set_public_home
 from wirespeed.errors import HttpStatusError
 from wirespeed.protocol.structs import ExplainedStruct
-from wirespeed.transport.address import Address, is_loopback, parse
+from wirespeed.transport.address import Address, is_loopback, parse, read_via
 from wirespeed.transport.options import HANDSHAKE, Names, User, check_headers, is_token
 from wirespeed.transport.schemes import SCHEMES, Speaks, names
 from wirespeed.transport.service import Peer, service_of
@@ -89,12 +89,18 @@ class _Remote(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, dict=True)
             )
         if not (address.port or address.file):
             raise ValueError(f"{str(address)!r} has no port to connect to")
-        return address
+        via = getattr(self, "connect_to", "")
+        if not via:
+            return address
+        if address.file:
+            raise ValueError(f"connect_to means nothing to {address.row.name}:")
+        return msgspec.structs.replace(address, via=read_via(via))
 
     @property
     def where(self) -> str:
         """The URL for people to read: without its query, which may hold a secret."""
-        return str(self.address)
+        address = self.address
+        return f"{address} at {address.via}" if address.via else str(address)
 
     def _convert(self, **values: object) -> None:
         for name, value in values.items():
@@ -201,6 +207,9 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
         max_connections: The most connections at once. Each call that waits and each stream has one;
             further calls wait for a connection.
         shown: The URL in errors, logs and ``repr``, where its host or path holds a secret.
+        connect_to: The IP address and the port that connections go to, such as ``10.0.0.5:8000``,
+            also where the environment names a proxy. The host of the URL is not looked up; the Host
+            header and TLS name it. Empty for those of the URL.
 
     Raises TypeError or ValueError for an argument of the wrong type or value. Values of headers,
     the token and the query of the URL never appear in ``repr`` or errors.
@@ -215,6 +224,7 @@ class Http(_WithCredentials, frozen=True, kw_only=True):
     close_timeout: float = 2.0
     max_connections: int = 256
     shown: str = ""
+    connect_to: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -260,6 +270,7 @@ class WebSocket(_WithCredentials, frozen=True, kw_only=True):
         ping_timeout: Seconds for the server's pong; then the connection counts as lost.
         close_timeout: Seconds for the server's closing frame.
         shown: The URL in errors, logs and ``repr``, where its host or path holds a secret.
+        connect_to: As of `Http`.
 
     Raises TypeError or ValueError for an argument of the wrong type or value. Values of headers,
     the token and the query of the URL never appear in ``repr`` or errors.
@@ -274,6 +285,7 @@ class WebSocket(_WithCredentials, frozen=True, kw_only=True):
     ping_timeout: float = 20.0
     close_timeout: float = 5.0
     shown: str = ""
+    connect_to: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -298,6 +310,7 @@ class Socket(_Remote, frozen=True, kw_only=True):
         restart: As of `WebSocket`.
         open_timeout: Seconds for connecting.
         shown: As of `WebSocket`.
+        connect_to: As of `Http`, for ``tcp://``.
 
     Raises TypeError or ValueError for an argument of the wrong type or value.
     """
@@ -307,6 +320,7 @@ class Socket(_Remote, frozen=True, kw_only=True):
     restart: int | None = None
     open_timeout: float = 10.0
     shown: str = ""
+    connect_to: str = ""
 
     def __post_init__(self) -> None:
         _ = self.address

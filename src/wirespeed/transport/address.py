@@ -25,6 +25,8 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         query: What follows the question mark of an HTTP or WebSocket URL.
         shown: The URL as people see it, where the real one holds a secret; else empty.
         socket: The file of the socket over which HTTP is spoken, for ``http+unix``; else empty.
+        via: The IP address and the port that connections go to, where they are not those of the
+            URL: ``10.0.0.5:8000``, ``[::1]:8000``. TLS and HTTP name ``host`` all the same.
     """
 
     scheme: str
@@ -34,6 +36,7 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     query: str = ""
     shown: str = ""
     socket: str = ""
+    via: str = ""
 
     @property
     def row(self) -> Scheme:
@@ -70,6 +73,14 @@ class Address(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         """The target of a request: path and query (RFC 9112 section 3.2.1; the "resource name" of
         RFC 6455 section 3)."""
         return f"{self.path}?{self.query}" if self.query else self.path
+
+    @property
+    def destination(self) -> tuple[str, int]:
+        """The host and the port that connections go to."""
+        if not self.via:
+            return self.host, self.port
+        host, _, port = self.via.rpartition(":")
+        return host.strip("[]"), int(port)
 
     @property
     def authority(self) -> str:
@@ -110,6 +121,20 @@ def parse(url: str, shown: str = "") -> Address:
         raise ValueError(f"{name!r} is not a URL to listen at or connect to: use {forms()}")
     fields = row.read(row, url, shown)
     return Address(row.name.removesuffix(_OVER_FILE), shown=shown, **fields)
+
+
+def read_via(text: str) -> str:
+    """Return an IP address and a port as `Address.via` has them. ValueError: the text is not one of
+    these."""
+    host, _, port = text.rpartition(":")
+    try:
+        found = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        found = None
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    if found is None or not is_port or (found.version == 6) is not host.startswith("["):
+        raise ValueError(f"{text!r} is not an IP address and a port, such as 10.0.0.5:8000")
+    return f"{host}:{int(port)}"
 
 
 def as_http(url: str) -> str:

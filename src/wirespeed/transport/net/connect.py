@@ -279,7 +279,9 @@ async def _explained(
     proxy: HttpProxy | None = None,
 ) -> T:
     """Run work within the time limit. A failure becomes a TransportError with a reason."""
-    place = f"{address} by the proxy {proxy}" if proxy is not None else str(address)
+    place = f"{address} at {address.via}" if address.via else str(address)
+    if proxy is not None:
+        place += f" by the proxy {proxy}"
     try:
         async with asyncio.timeout(open_timeout):
             return await connect()
@@ -378,7 +380,8 @@ def proxy_of(address: Address, environ: Mapping[str, str] = os.environ) -> HttpP
     """The proxy for a URL, as curl reads the environment: ``http_proxy`` (in small letters alone:
     in a CGI program HTTP_PROXY is a header of the client), ``https_proxy``, ``all_proxy``, and
     ``no_proxy``; the names in capitals count where those in small letters are absent or empty.
-    ``localhost`` and loopback addresses never have one, which is not so in curl.
+    ``localhost`` and loopback addresses never have one, which is not so in curl; nor has a URL
+    whose connections go elsewhere (`Address.via`).
 
     ValueError names the variable whose value is wrong.
     """
@@ -388,7 +391,7 @@ def proxy_of(address: Address, environ: Mapping[str, str] = os.environ) -> HttpP
             break
     else:
         return None
-    if is_loopback(address.host):
+    if address.via or is_loopback(address.host):
         return None
     if _is_excepted(address.host, environ.get("no_proxy") or environ.get("NO_PROXY") or ""):
         return None

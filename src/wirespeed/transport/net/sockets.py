@@ -130,7 +130,7 @@ class TcpSockets:
         address: Address,
         may_reach: Callable[[str], bool] | None = None,
     ) -> socket.socket:
-        return await connect_host(loop, address.host, address.port, may_reach)
+        return await connect_host(loop, *address.destination, may_reach)
 
 
 def _bound(

@@ -75,6 +75,20 @@ HTTP = "http://h/mcp"
         (lambda: WebSocket(WS, ping_timeout=None), ValueError, "ping_timeout must be seconds > 0"),
         (lambda: WebSocket(WS, ping_timeout=float("inf")), ValueError, "ping_timeout must be"),
         (lambda: WebSocket(WS, close_timeout=-1), ValueError, "close_timeout must be seconds >= 0"),
+        *(
+            (
+                lambda text=text: Http(HTTP, connect_to=text),
+                ValueError,
+                "is not an IP address and a port, such as 10.0.0.5:8000",
+            )
+            for text in ("h:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:x",
+                         "127.0.0.1:65536", "127.0.0.1:-1", "::1:80", "[127.0.0.1]:80", "[::1]")
+        ),
+        (
+            lambda: Socket("unix:/x", connect_to="127.0.0.1:80"),
+            ValueError,
+            "connect_to means nothing to unix:",
+        ),
         (lambda: Http(5), TypeError, "url must be a string, not int"),
         (lambda: Http("ws://h"), ValueError, "https: and http.unix: URLs; ws: is for WebS"),
         (lambda: Http("unix:/x"), ValueError, "https: and http.unix: URLs; unix: is for So"),
