@@ -54,6 +54,7 @@ from wirespeed.proxy import (
     BackendConfig,
     BreakerConfig,
     Changes,
+    ClusterConfig,
     FlowConfig,
     HealthConfig,
     HookCall,
@@ -275,6 +276,8 @@ async def proxied() -> None:
     assert_type(anne.may_use("tools"), bool)
     listen = ListenConfig(url="http://127.0.0.1:0/mcp", access_log="json")
     ProxyConfig(backends=(backend,), listen=(listen,), principals=(anne,), auth=auth)
+    cluster = ClusterConfig(url="redis://store", secret="0123456789abcdef", on_store_loss="refuse")
+    ProxyConfig(backends=(backend,), listen=(), cluster=cluster)
     mirror = Mirror(Stdio("server"), name="far", era="legacy")
     assert_type(mirror.server, Server)
     Server("near").mount("far", mirror.server)

@@ -27,8 +27,8 @@ HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that Python code may change
 # package that loads each name at its first use, or one of a room behind their own.
 UNRESOLVED = {
     "AuditConfig",
-    "BackendConfig", "Child", "Connection", "HookConfig", "Http", "HttpOptions", "IdentityConfig",
-    "ListenConfig", "ListenOptions", "ProxyConfig", "WebSocket",
+    "BackendConfig", "Child", "ClusterConfig", "Connection", "HookConfig", "Http", "HttpOptions",
+    "IdentityConfig", "ListenConfig", "ListenOptions", "ProxyConfig", "WebSocket",
 }  # fmt: skip
 
 

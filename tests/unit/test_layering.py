@@ -225,6 +225,7 @@ INSIDE = {
         translation
         merge
         operation
+        shared_stores
         lite
         service mirror file_keys
         file

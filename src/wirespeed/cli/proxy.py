@@ -75,7 +75,7 @@ def run_proxy(
     set_up_log(log_level, log_format)
     if catalog and not check:
         raise usage("--catalog goes with --check")
-    for variable in (credentials.ENVIRONMENT, TOKEN):
+    for variable in (credentials.ENVIRONMENT, credentials.CLUSTER, TOKEN):
         credentials.taken(variable)  # servers must not inherit it, whether it is used or not
 
     name, settings = settings.name, replace(settings, name=None)  # also for what is not HTTP

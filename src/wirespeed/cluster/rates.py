@@ -6,33 +6,45 @@ since 1970), and lives until then. OWNER is a keyed digest.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Hashable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from wirespeed._exports import set_public_home
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.store import MIN_SECRET, Cluster
-from wirespeed.errors import StoreUnavailable
+from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.transport.token_buckets import TokenBuckets
 
-# rate burst: see `TokenBuckets.delay`
+# ARGV: rate, burst (see `TokenBuckets.delay`), wanted tokens. Returns how many there were, and the
+# microseconds until there is one more.
 _TAKE = Script(
     """
 local at = redis.call('TIME')
 local now, one = at[1] * 1000000 + at[2], 1000000 / ARGV[1]
 local full_at = math.max(tonumber(redis.call('GET', KEYS[1]) or '0') or 0, now)
-local delay = full_at - now - (ARGV[2] - 1) * one
-if delay > 1 then return math.ceil(delay) end
-full_at = full_at + one
-redis.call('SET', KEYS[1], string.format('%.1f', full_at), 'PX', math.ceil((full_at - now) / 1000))
-return 0
+local most = now + (ARGV[2] - 1) * one + 1
+local n = math.max(0, math.min(tonumber(ARGV[3]), math.floor((most - full_at) / one) + 1))
+if n > 0 then
+  full_at = full_at + n * one
+  local life = math.ceil((full_at - now) / 1000)
+  redis.call('SET', KEYS[1], string.format('%.1f', full_at), 'PX', life)
+end
+return {n, math.max(1, math.ceil(full_at - most))}
 """
 )
 
 
+class _Bucket(NamedTuple):
+    owner: bytes
+    rate: float
+    burst: int
+
+
 class RedisTokenBuckets:
-    """Token buckets that all hosts share: ``LimitRate(100, buckets=…)``. One round trip a request.
+    """Token buckets that all hosts share: ``LimitRate(100, buckets=…)``. The requests of one turn
+    of the loop take one round trip.
 
     Args:
         cluster: The store.
@@ -71,6 +83,8 @@ class RedisTokenBuckets:
         self._refuses = on_store_loss == "refuse"
         self._hosts = hosts
         self._here = TokenBuckets()
+        self._asked: dict[_Bucket, list[asyncio.Future[float]]] = {}  # in this turn
+        self._taking: set[asyncio.Task[None]] = set()
 
     async def delay(self, key: Hashable, rate: float, burst: int) -> float:
         """See `TokenBuckets.delay`. StoreUnavailable: with ``on_store_loss="refuse"``."""
@@ -80,20 +94,46 @@ class RedisTokenBuckets:
             owner = b"s" + key.encode("utf-8", "surrogatepass")
         else:
             return self._here.delay(key, rate, burst)
+        bucket = _Bucket(owner, float(rate), burst)
+        if bucket not in self._asked:
+            self._asked[bucket] = []
+            task = asyncio.get_running_loop().create_task(self._take(bucket))
+            self._taking.add(task)
+            task.add_done_callback(self._taking.discard)
+        delay: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._asked[bucket].append(delay)
+        return await delay
+
+    async def _take(self, bucket: _Bucket) -> None:
+        """Take a token for each request of a turn."""
+        asked = [one for one in self._asked.pop(bucket) if not one.done()]
         self._cluster.hold(self)
-        digest = hmac.digest(self._secret, owner, "sha256").hex()[:32]
+        digest = hmac.digest(self._secret, bucket.owner, "sha256").hex()[:32]
         base = self._cluster.base("rate1", self._name, digest)
+        owner, rate, burst = bucket
         try:
-            delay = await self._cluster.run(_TAKE, base, repr(float(rate)), burst)
-        except StoreUnavailable:
+            n, delay = await self._cluster.run(_TAKE, base, repr(rate), burst, len(asked))
+            delays = [0.0] * n + [delay / 1e6] * (len(asked) - n)
+        except StoreUnavailable as exc:
             if self._refuses:
-                raise
-            return self._here.delay(key, rate / self._hosts, max(1, burst // self._hosts))
-        return float(delay) / 1e6
+                return _fail(asked, exc)
+            rate, burst = rate / self._hosts, max(1, burst // self._hosts)
+            delays = [self._here.delay(owner, rate, burst) for _ in asked]
+        except ProtocolError as exc:
+            return _fail(asked, exc)
+        for one, found in zip(asked, delays, strict=True):
+            if not one.done():
+                one.set_result(found)
 
     async def close(self) -> None:
         """Let the connection go."""
         await self._cluster.release(self)
+
+
+def _fail(asked: list[asyncio.Future[float]], exc: ProtocolError) -> None:
+    for one in asked:
+        if not one.done():
+            one.set_exception(exc)
 
 
 set_public_home(globals())

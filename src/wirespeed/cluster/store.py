@@ -99,6 +99,7 @@ class Cluster:
     password.
 
     Attributes:
+        name: The URL without user, password and query.
         n_losses: How often the store was lost.
 
     Raises:
@@ -121,7 +122,7 @@ class Cluster:
         self.prefix = prefix
         self.store_timeout = store_timeout
         self._returns = returns
-        self._make, self._name = clients_of(url, store_timeout)
+        self._make, self.name = clients_of(url, store_timeout)
         self.n_losses = 0
         self._users: set[object] = set()
         self._refusals = RateLimitedLog(logger, lines=1, seconds=60.0)
@@ -140,7 +141,7 @@ class Cluster:
         self._hurried = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Cluster {self._name} {self._state}>"
+        return f"<Cluster {self.name} {self._state}>"
 
     @property
     def state(self) -> State:
@@ -290,7 +291,7 @@ class Cluster:
 
     def _fail_one(self, one: _Waiting, exc: Exception) -> None:
         self._refusals.log(
-            logging.ERROR, "the store %s refused a command: %s", self._name, _text(exc)
+            logging.ERROR, "the store %s refused a command: %s", self.name, _text(exc)
         )
         later = isinstance(exc, (*_LATER, RedisClusterException))
         _fail([one], None if later else ProtocolError(codes.INTERNAL_ERROR, "Internal error"))
@@ -298,7 +299,7 @@ class Cluster:
     def log_refused(self, what: str, why: str) -> None:
         """Log a record that is not read: one line a minute."""
         self._refusals.log(
-            logging.ERROR, "%s in the store %s is not read: %s", what, self._name, why
+            logging.ERROR, "%s in the store %s is not read: %s", what, self.name, why
         )
 
     # -- states ----------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ class Cluster:
     def _is_up(self) -> None:
         if self._state == "down":
             away = time.monotonic() - self._changed
-            logger.warning("the store %s is back after %.1f s", self._name, away)
+            logger.warning("the store %s is back after %.1f s", self.name, away)
         self._state = "up"
         self._changed = time.monotonic()
 
@@ -316,7 +317,7 @@ class Cluster:
         self._state = "down"
         self._changed = time.monotonic()
         self.n_losses += 1
-        logger.error("the store %s is lost: %s", self._name, _text(exc))
+        logger.error("the store %s is lost: %s", self.name, _text(exc))
         waiting, self._waiting = self._waiting, []
         _fail(waiting)
         self._begin(self._return())

@@ -11,6 +11,7 @@ from wirespeed.proxy.backend_config import ToolsConfig as ToolsConfig
 from wirespeed.proxy.config import AdminConfig as AdminConfig
 from wirespeed.proxy.config import AuditConfig as AuditConfig
 from wirespeed.proxy.config import AuthorizationConfig as AuthorizationConfig
+from wirespeed.proxy.config import ClusterConfig as ClusterConfig
 from wirespeed.proxy.config import IntrospectionConfig as IntrospectionConfig
 from wirespeed.proxy.config import ListenConfig as ListenConfig
 from wirespeed.proxy.config import PrincipalConfig as PrincipalConfig

@@ -19,13 +19,14 @@ from wirespeed.proxy.config_types import check_types
 from wirespeed.skills.model import SKILLS_EXTENSION
 from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.address import parse
-from wirespeed.transport.http.options import check_name, default_name
+from wirespeed.transport.http.options import check_host_url, check_name, default_name
 from wirespeed.transport.options import is_token
 
 if TYPE_CHECKING:
     from wirespeed.server.extensions import Extension
 
 SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
+MIN_SECRET = 16  # bytes of the secret of hosts
 # The extensions that the endpoint of all servers knows by itself.
 _OWN = frozenset({APPS_EXTENSION, SKILLS_EXTENSION, TASKS_EXTENSION})
 
@@ -190,6 +191,44 @@ class AuditConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterConfig:
+    """The store that several hosts of a proxy share: `wirespeed.cluster.Cluster`.
+
+    Attributes:
+        url: Of the store.
+        secret: The same text on all hosts, at least 16 bytes. Keys of digests and signatures are
+            derived from it.
+        prefix: With which all keys in the store begin.
+        host_url: Where the other hosts reach a listener of this one: ``http://host:port`` or
+            ``https://host:port``. Any host answers requests of any session then. None: each host
+            knows its own sessions alone.
+        hosts: How many hosts there are: while the store is away, each has this part of a limit.
+        store_timeout: The longest time in seconds that a request waits for the store.
+        on_store_loss: While the store is away, ``"local"`` counts on each host for itself, and
+            ``"refuse"`` refuses requests that a rate or quota is to count.
+    """
+
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+    prefix: str = "wirespeed"
+    host_url: str | None = None
+    hosts: int = 1
+    store_timeout: float = 0.25
+    on_store_loss: Literal["local", "refuse"] = "local"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if len(self.secret.encode()) < MIN_SECRET:
+            raise ValueError(f"the secret has at least {MIN_SECRET} bytes")
+        if self.hosts < 1:
+            raise ValueError("hosts must be at least 1")
+        if self.on_store_loss not in ("local", "refuse"):
+            raise ValueError('onStoreLoss is "local" or "refuse"')
+        if self.host_url is not None:
+            check_host_url(self.host_url)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdminConfig:
     """The admin listener of a proxy.
 
@@ -256,6 +295,7 @@ class ProxyConfig:
             kept as long as the server gives the same ``digest`` for it.
         tracing: Whether ``wirespeed proxy`` makes spans of requests with OpenTelemetry, as the
             variables of its environment say. In Python, call `wirespeed.ext.otel.instrument`.
+        cluster: The store that several hosts of the proxy share; None: each is for itself.
     """
 
     backends: tuple[BackendConfig, ...]
@@ -274,6 +314,7 @@ class ProxyConfig:
     admin: AdminConfig | None = None
     name: str | None = None
     tracing: bool = False
+    cluster: ClusterConfig | None = None
     servers_folder: str | None = None
     approvals: str | None = None
     extensions: tuple[Extension, ...] = ()

@@ -20,7 +20,7 @@ from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest, modern_version
 from wirespeed.proxy.upstream import remote_error, told
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Awaitable, Coroutine, Sequence
 
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
@@ -239,6 +239,14 @@ class Downstream(DownstreamSide):
             if self.draining:
                 self.check_drained()
 
+    def await_rate(self, message: Message, head: Any, delay: Awaitable[float]) -> None:
+        """Let a request wait until it is known whether it is in its rate."""
+
+        async def ask() -> None:
+            self.rated(message, head, await delay)
+
+        WaitingRequest(self, message, ask(), self.rates.works)
+
     def other_era(
         self,
         message: Message,
@@ -442,6 +450,12 @@ class DeferredRequest(ProxyRequest):
         """The client has cancelled its request."""
         self.task.cancel()
         self._downstream.session.cancelled_done()
+
+
+class WaitingRequest(DeferredRequest):
+    """A request that waits before anything is done for it."""
+
+    waits = True
 
 
 def name_of(client: Downstream) -> object:

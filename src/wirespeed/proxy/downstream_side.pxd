@@ -17,7 +17,9 @@ cdef class DownstreamSide(Side):
     cdef size_t most_takers            # those whose requests are over are dropped at this number
     cdef uint64_t expanded             # the last request that was called by a tool of the search
 
-    cdef bint is_in_rate_c(self, Message m) except -1
+    cdef bint is_in_rate_c(self, Message m, HttpHead head) except -1
+    cdef int over_limit_c(self, Message m, str text, double delay) except -1
+    cdef int check_c(self, Message m, HttpHead head, bint modern) except -1
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1
     cdef bint is_own_c(self, Message m) except -1
     cdef int go_on_c(self, Message m, bint modern) except -1

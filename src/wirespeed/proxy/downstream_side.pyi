@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Awaitable
 from logging import Logger
 from typing import Any, Protocol
 
@@ -29,6 +30,8 @@ class DownstreamSide(Side):
         service: Any = None,
         log: Logger | None = None,
     ) -> None: ...
+    def await_rate(self, message: Message, head: Any, delay: Awaitable[float]) -> None: ...
+    def rated(self, message: Message, head: Any, delay: float) -> None: ...
     def instead(
         self, message: Message, method: str, params: bytes, ref: int | None = None
     ) -> Message: ...

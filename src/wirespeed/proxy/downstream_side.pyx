@@ -10,7 +10,7 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport ReplyRoute
 from wirespeed._core.span cimport Span
-from wirespeed.peer.http.headers cimport check_headers_c
+from wirespeed.peer.http.headers cimport check_headers_c, copy_of
 from wirespeed.proxy.side cimport Route, Side, abandon
 from wirespeed.proxy.trace_context cimport with_fields_c
 from wirespeed.server.requests.observer cimport CANCELLED
@@ -50,27 +50,56 @@ cdef class DownstreamSide(Side):
         Side.__init__(self, session, loop, service, log)
         self.most_takers = MANY_TAKERS
 
+    def await_rate(self, Message message not None, head, delay):
+        """Let a request wait until it is known whether it is in its rate: ``delay`` is to be
+        awaited. Then it is `rated`, with its head."""
+        raise NotImplementedError
+
     # -- checks ------------------------------------------------------------------------------------
 
-    cdef bint is_in_rate_c(self, Message m) except -1:
-        """Whether this side may send a request now. If not, it was refused."""
-        cdef ReplyRoute route
-        cdef double delay
+    cdef bint is_in_rate_c(self, Message m, HttpHead head) except -1:
+        """Whether this side may send a request now. If not, it was refused, or waits."""
+        cdef object delay
         if method_is(m, b'"ping"', "ping"):
             return True
         delay = self.rates.delay(self)
+        if type(delay) is not float:
+            self.await_rate(m, None if head is None else copy_of(head), delay)
+            return False
         if delay == 0:
             return True
+        self.over_limit_c(m, "too many requests: the limit is a rate", delay)
+        return False
+
+    cdef int over_limit_c(self, Message m, str text, double delay) except -1:
+        """Refuse a request that came ``delay`` seconds too early."""
+        cdef ReplyRoute route = self.session.route_of_c(m.ref)
         self.n_over_rate += 1
-        route = self.session.route_of_c(m.ref)
         if route is not None:
             route.retry_after(<long long> ceil(delay))
         self.refused_c(m, codes.OVERLOADED)
         self.session.error_c(
-            m.ref, codes.OVERLOADED, "too many requests: the limit is a rate",
-            {"retryAfterMs": <long long> ceil(1000 * delay)},
+            m.ref, codes.OVERLOADED, text, {"retryAfterMs": <long long> ceil(1000 * delay)}
         )
-        return False
+        return 0
+
+    def rated(self, Message message not None, HttpHead head, double delay):
+        """Go on with a request that has waited for its rate. ``delay``: Seconds by which it came
+        too early."""
+        cdef ReplyRoute route
+        if not self.is_open(message):
+            return
+        if delay:
+            self.over_limit_c(message, "too many requests: the limit is a rate", delay)
+        else:
+            route = self.session.route_of_c(message.ref)
+            if route is not None:
+                route.http_head = head
+            self.check_c(message, head, is_modern(message))
+            if route is not None:
+                route.http_head = None
+        if self.link is not None:
+            self.passed_c()
 
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1:
         """Whether a request that came over HTTP is valid: a request of 2026-07-28 has a whole
@@ -99,13 +128,16 @@ cdef class DownstreamSide(Side):
         return text in self.meta_tools.names or b"\\" in text
 
     cdef int request_c(self, Message m) except -1:
-        cdef bint modern = is_modern(m)
+        cdef HttpHead head = self.head_of_c(m)
+        if self.rates is not None and not self.is_in_rate_c(m, head):
+            return 0
+        return self.check_c(m, head, is_modern(m))
+
+    cdef int check_c(self, Message m, HttpHead head, bint modern) except -1:
+        """Check a request that may be sent now, and pass it on."""
         cdef object function
         cdef Message found
-        cdef HttpHead head = self.head_of_c(m)
         self.newest = m.ref
-        if self.rates is not None and not self.is_in_rate_c(m):
-            return 0
         if head is not None and not self.agrees_c(m, head, modern):
             return 0
         if self.audits and self.shared and head is not None:

@@ -33,6 +33,7 @@ from wirespeed.proxy.config import (
     AdminConfig,
     AuditConfig,
     AuthorizationConfig,
+    ClusterConfig,
     IntrospectionConfig,
     ListenConfig,
     PrincipalConfig,
@@ -42,6 +43,7 @@ from wirespeed.proxy.file_keys import (
     AuditKeys,
     AuthorizationKeys,
     BackendKeys,
+    ClusterKeys,
     HookKeys,
     IdentityKeys,
     Keys,
@@ -59,6 +61,8 @@ from wirespeed.transport.child.process import launch_faults
 T = TypeVar("T")
 
 logger = logging.getLogger("wirespeed.proxy")
+
+CLUSTER = "WIRESPEED_CLUSTER"  # the variable that has the URL of the store
 
 # The files of a folder that have a server each, and how many there may be.
 ENDINGS = (".json", ".toml", ".yaml", ".yml")
@@ -123,6 +127,10 @@ def load(
         top["auth"] = _authorization(document, "proxy.auth", top["auth"])
     if "audit" in top:
         top["audit"] = _audit(document, top["audit"])
+    if "cluster" in top:
+        top["cluster"] = _cluster(
+            document, top["cluster"], os.environ if environ is None else environ
+        )
     if "extensions" in top:
         top["extensions"] = tuple(
             _extension(document, f"proxy.extensions[{i}]", one)
@@ -270,6 +278,15 @@ def _audit(document: Document, keys: str | AuditKeys) -> AuditConfig:
     to = document.expand(place, given["to"])
     given["to"] = to if to == "stderr" else document.resolve(to)
     return AuditConfig(**given)
+
+
+def _cluster(document: Document, keys: ClusterKeys, environ: Mapping[str, str]) -> ClusterConfig:
+    given = _expanded(document, "proxy.cluster", keys)
+    if "url" not in given:
+        if not environ.get(CLUSTER):
+            raise ConfigError(f"{document.source}: proxy.cluster: it has no url, nor has {CLUSTER}")
+        given["url"] = environ[CLUSTER]
+    return _made(document, "proxy.cluster", ClusterConfig, given)
 
 
 def _listen(document: Document, place: str, keys: str | ListenKeys) -> str | ListenConfig:

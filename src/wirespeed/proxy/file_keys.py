@@ -37,6 +37,7 @@ from wirespeed.proxy.config import (
     AdminConfig,
     AuditConfig,
     AuthorizationConfig,
+    ClusterConfig,
     IntrospectionConfig,
     ListenConfig,
     PrincipalConfig,
@@ -371,6 +372,19 @@ AdminKeys = _keys(
     token="What its clients must bring; made at the start if absent.",
 )
 
+ClusterKeys: Any = _keys(
+    "Cluster",
+    ClusterConfig,
+    "The store that several hosts of the proxy share, Valkey or Redis.",
+    secret="The same on all hosts, at least 16 bytes; mostly a variable.",
+    url=Annotated[str, Meta(description="Of the store; WIRESPEED_CLUSTER by default.")],
+    prefix="With which keys in the store begin.",
+    host_url="Where the other hosts reach a listener of this one: http://HOST:PORT.",
+    hosts=_count("How many hosts there are (1)."),
+    store_timeout=_seconds("Seconds that a request waits for the store (0.25)."),
+    on_store_loss="While the store is away: local counts on each host, refuse refuses.",
+)
+
 _AUDIT_TO = Meta(min_length=1, description="stderr, or a file.")
 
 AuditKeys: Any = _keys(
@@ -404,6 +418,7 @@ TopKeys: Any = _keys(
     rate=RateKeys,
     slow_client_timeout=_seconds("Seconds until a client that does not read is disconnected."),
     admin=AdminKeys,
+    cluster=ClusterKeys,
     tracing="Whether requests are traced with OpenTelemetry; OTEL_… says how.",
     servers_folder="A folder with a file for each of further servers, which is watched as well.",
     approvals="The file with the skills that are approved, for servers with skills approved.",

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
-from wirespeed.proxy.flow.rates import Rates
+from wirespeed.proxy.flow.rates import Buckets, Rates
 from wirespeed.proxy.listening import Moves, ProxyListeners, Routes, options_of, routes
 from wirespeed.proxy.merge.lists import ShownNames, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, IncomingServer, Reloads, compare, same_server
 from wirespeed.proxy.service import ProxyService, ServiceAttachments
 from wirespeed.transport.address import parse
+from wirespeed.transport.token_buckets import TokenBuckets
 
 if TYPE_CHECKING:
     from wirespeed.proxy.access.audit import AuditLog
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.snapshot import Facts
+    from wirespeed.proxy.shared_stores import SharedStores
     from wirespeed.transport.options import HttpRequest, ListenFields, OnListening, Refusal
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -69,6 +71,8 @@ class Proxy:
 
             to = AuditConfig(to=config.audit) if isinstance(config.audit, str) else config.audit
             self._audit = AuditLog(to, self.name)
+        self._stores = _stores_of(config)
+        self._buckets: Buckets = TokenBuckets() if self._stores is None else self._stores.buckets
         self._principals = _principals_of(config)
         self.rates: Rates | None = None
         self._approvals: SkillApprovals | None = None
@@ -154,6 +158,7 @@ class Proxy:
                 if one.expires is not None
             ],
             configuration=self._in_force,
+            store=None if self._stores is None else self._stores.entry(),
         )
 
     def routes(self, url: str) -> tuple[str, Routes]:
@@ -176,7 +181,17 @@ class Proxy:
         meter = self._meters.setdefault(name, Meter())
         if self._is_observed:
             meter.observe()
-        return ServiceAttachments(self._audit, self._tracer, meter)
+        return ServiceAttachments(self._audit, self._tracer, meter, self._stores, self._share)
+
+    def _share(self) -> None:
+        """Count for all workers together, which will be forked."""
+        if self._stores is None and isinstance(self._buckets, TokenBuckets):
+            from wirespeed.proxy.flow.host_table import HostTable
+            from wirespeed.proxy.flow.rates import HostBuckets
+
+            self._buckets = HostBuckets(HostTable())
+            self.rates = None
+            self._adopt(self.config, self._services, self._whole)
 
     def _born(self, config: ProxyConfig, backend: BackendConfig) -> ProxyService:
         """A new service of a server."""
@@ -199,7 +214,7 @@ class Proxy:
         by_principal = {} if self._principals is None else self._principals.rates
         if self.rates is None or not self.rates.are(config.rate, by_principal):
             given = config.rate is not None or by_principal
-            self.rates = Rates(config.rate, by_principal) if given else None
+            self.rates = Rates(config.rate, by_principal, self._buckets) if given else None
         if self._approvals is None or self._approvals.path != config.approvals:
             self._approvals = _approvals_of(config)
         names = {one.name: ShownNames(one) for one in config.backends}
@@ -503,6 +518,16 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
         return Principals(config)
     except ValueError as exc:
         raise ConfigError(f"proxy.auth: {exc}") from None
+
+
+def _stores_of(config: ProxyConfig) -> SharedStores | None:
+    if config.cluster is None:
+        return None
+    try:
+        from wirespeed.proxy.shared_stores import SharedStores
+    except ModuleNotFoundError as exc:
+        raise ConfigError(f"proxy.cluster: {exc}") from None
+    return SharedStores(config.cluster)
 
 
 def _approvals_of(config: ProxyConfig) -> SkillApprovals | None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.meta_tools import MetaTools
     from wirespeed.proxy.operation.meter import Meter
+    from wirespeed.proxy.shared_stores import SharedStores
     from wirespeed.proxy.supervision.supervisor import Supervisor
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions
@@ -70,11 +71,15 @@ class ServiceAttachments(NamedTuple):
         audit: What notes the calls of tools; None: nothing does.
         tracer: What makes spans of requests; None: nothing does.
         meter: What is counted of its clients, and of the server.
+        stores: What the hosts of the proxy share; None: they share nothing.
+        before_fork: Called before workers are forked, once for each service.
     """
 
     audit: AuditLog | None
     tracer: Any
     meter: Meter
+    stores: SharedStores | None = None
+    before_fork: Callable[[], None] = lambda: None
 
 
 class ProxyService(HttpService):
@@ -129,7 +134,7 @@ class ProxyService(HttpService):
         self.farewell = "the proxy is shutting down"
         self.auth: ProxyAuthority | None = None
         self.access: Grants | None = None
-        self.audit, self.tracer, self.meter = attached
+        self.audit, self.tracer, self.meter, self._stores, self._before_fork = attached
         self.meta_tools: MetaTools | None = None
         self.hooks: HookedTools | None = None
         self.skills: SkillGate | None = None
@@ -361,6 +366,13 @@ class ProxyService(HttpService):
             downstream.turn_away(codes.INVALID_REQUEST, "this client may not do that")
             downstream.drain()
 
+    def before_fork(self, n: int) -> None:
+        """The process will fork ``n`` workers."""
+        self._before_fork()
+
+    def after_fork(self, worker: int) -> None:
+        """This is one of the workers."""
+
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
         started, or the audit log cannot be written."""
@@ -372,6 +384,8 @@ class ProxyService(HttpService):
             except BaseException:
                 self._holders = 0
                 await self.assignment.stop()
+                if self._stores is not None:
+                    await self._stores.release(self)
                 self._close_audit()
                 raise
 
@@ -402,6 +416,8 @@ class ProxyService(HttpService):
         """Hold the servers once more. Return whether this is the first time, so that they start."""
         if self._holders == 0 and self.audit is not None:
             self.audit.hold()
+        if self._stores is not None:
+            self._stores.hold(self)
         self._holders += 1
         if self._holders == 1:
             self._ended = False
@@ -429,6 +445,8 @@ class ProxyService(HttpService):
                 await self.hooks.close()
             if self.logins is not None:
                 self.logins.close()
+            if self._stores is not None:
+                await self._stores.release(self)
             self._close_audit()
 
     def _close_audit(self) -> None:

@@ -10,6 +10,22 @@ from collections.abc import Callable, Hashable
 MAX_OWNERS = 65536
 
 
+def next_token(full_at: float, now: float, rate: float, burst: int) -> tuple[float, float]:
+    """Take a token of a bucket. Return when it is full again, and the seconds until there is a
+    token: 0 if this one was taken.
+
+    Args:
+        full_at: When the bucket is full again.
+        now: The time.
+        rate: Tokens a second.
+        burst: The most tokens of a bucket.
+    """
+    full_at = max(full_at, now)
+    delay = full_at - now - (burst - 1) / rate
+    # one bucket is the same as none when it is full again, but for the rounding of floats
+    return (full_at, delay) if delay > 1e-9 else (full_at + 1 / rate, 0.0)
+
+
 class TokenBuckets:
     """A bucket for each key.
 
@@ -35,13 +51,8 @@ class TokenBuckets:
             burst: The most tokens of a bucket.
         """
         now = self._clock()
-        full_at = max(self._full_at.pop(key, now), now)
-        delay = full_at - now - (burst - 1) / rate
-        # one bucket is the same as none when it is full again, but for the rounding of floats
-        if delay > 1e-9:
-            self._full_at[key] = full_at
-            return delay
-        self._full_at[key] = full_at + 1 / rate
+        full_at, delay = next_token(self._full_at.pop(key, now), now, rate, burst)
+        self._full_at[key] = full_at
         if len(self._full_at) > MAX_OWNERS:
             self._full_at.popitem(last=False)
-        return 0.0
+        return delay

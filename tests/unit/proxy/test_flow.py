@@ -20,7 +20,7 @@ from wirespeed.errors import ConfigError
 from wirespeed.proxy import BackendConfig, FlowConfig, Proxy, ProxyConfig, RateConfig
 from wirespeed.proxy.file import load
 from wirespeed.proxy.flow.rates import Rates, host_of
-from wirespeed.transport.token_buckets import MAX_OWNERS
+from wirespeed.transport.token_buckets import MAX_OWNERS, TokenBuckets
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -507,7 +507,8 @@ class Clock:
 
 def test_a_bucket() -> None:
     clock = Clock()
-    rates = Rates(RateConfig(requests=2, burst=3), {b"vip": RateConfig(requests=100)}, clock)
+    buckets = TokenBuckets(clock)
+    rates = Rates(RateConfig(requests=2, burst=3), {b"vip": RateConfig(requests=100)}, buckets)
     assert [rates.delay_of("a") for _ in range(4)] == [0, 0, 0, 0.5]
     assert rates.delay_of("b") == 0
     clock.now += 0.4
@@ -518,16 +519,16 @@ def test_a_bucket() -> None:
     assert [rates.delay_of("a") for _ in range(4)] == [0, 0, 0, 0.5]
     assert [rates.delay_of(b"vip") for _ in range(101)].count(0) == 100
     assert rates.delay_of(b"another") == 0
-    assert rates.n_refused == 5
-    unlimited = Rates(None, {b"slow": RateConfig(requests=1)}, clock)
-    assert [unlimited.delay_of("a") for _ in range(5)] == [0] * 5 and len(unlimited) == 0
+    unused = TokenBuckets(clock)
+    unlimited = Rates(None, {b"slow": RateConfig(requests=1)}, unused)
+    assert [unlimited.delay_of("a") for _ in range(5)] == [0] * 5 and len(unused) == 0
     assert [unlimited.delay_of(b"slow") for _ in range(2)] == [0, 1]
 
 
 def test_a_rate_holds_over_time() -> None:
     """Whenever a client comes, it has no more than the burst and the rate since then."""
     clock = Clock()
-    rates = Rates(RateConfig(requests=10, burst=5), clock=clock)
+    rates = Rates(RateConfig(requests=10, burst=5), buckets=TokenBuckets(clock))
     passed = 0
     for i in range(10_000):
         clock.now += (i * 7919 % 13) / 1000
@@ -540,11 +541,12 @@ def test_forgotten_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wirespeed.transport.token_buckets.MAX_OWNERS", 3)
     assert MAX_OWNERS == 65536
     clock = Clock()
-    rates = Rates(RateConfig(requests=1), clock=clock)
+    buckets = TokenBuckets(clock)
+    rates = Rates(RateConfig(requests=1), buckets=buckets)
     for key in "abc":
         assert rates.delay_of(key) == 0
     assert rates.delay_of("a") == 1  # it is remembered for longer than b now
-    assert rates.delay_of("d") == 0 and len(rates) == 3
+    assert rates.delay_of("d") == 0 and len(buckets) == 3
     assert rates.delay_of("a") == 1
     assert rates.delay_of("b") == 0
 
@@ -565,7 +567,7 @@ async def test_requests_beyond_a_rate(tmp_path: Path, version: str) -> None:
     lab = HoldingLab(tmp_path, versions=versions, rate=RateConfig(requests=4, burst=3))
     assert lab.flow is None
     clock = Clock()
-    rates = lab.proxy.rates = Rates(RateConfig(requests=4, burst=3), clock=clock)
+    rates = lab.proxy.rates = Rates(RateConfig(requests=4, burst=3), buckets=TokenBuckets(clock))
     for service in lab.proxy.services.values():
         service.rates = rates
     lab.free(*"abcde")
@@ -590,7 +592,7 @@ async def test_requests_beyond_a_rate(tmp_path: Path, version: str) -> None:
         clock.now += 0.25
         await send(client, "e")
         assert (await client.recv())["id"] == "e"
-        assert rates.n_refused == 1
+        assert sum(front.n_over_rate for front in lab.fronts) == 1
 
 
 async def test_requests_beyond_a_rate_over_http(tmp_path: Path) -> None:

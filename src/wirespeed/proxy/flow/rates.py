@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
-from wirespeed.transport.token_buckets import TokenBuckets
+from wirespeed.transport.token_buckets import TokenBuckets, next_token
 
 if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import RateConfig
+    from wirespeed.proxy.flow.host_table import HostTable
     from wirespeed.proxy.side import Side
 
 
@@ -37,49 +38,70 @@ def host_of(address: str) -> str:
     return address.partition(":")[0] if address.count(":") == 1 else address
 
 
+class Buckets(Protocol):
+    """What keeps token buckets: in this process, for all workers, or for all hosts."""
+
+    def delay(self, key: Hashable, rate: float, burst: int) -> float | Awaitable[float]:
+        """See `TokenBuckets.delay`."""
+
+
 class Rates:
     """The rates of all clients of a proxy.
 
     Args:
         default: The rate of a client; None: any.
         by_principal: Other rates, by the principals of connections.
-        clock: Seconds.
+        buckets: Where they are counted; None: in this process.
 
     Attributes:
-        n_refused: Requests that came too early.
+        works: The requests that wait for an answer of the buckets.
     """
 
     def __init__(
         self,
         default: RateConfig | None,
         by_principal: Mapping[bytes, RateConfig] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        buckets: Buckets | None = None,
     ) -> None:
-        self.n_refused = 0
         self._default = default
         self._by_principal = by_principal or {}
-        self._buckets = TokenBuckets(clock)
-
-    def __len__(self) -> int:
-        """Return how many clients are remembered."""
-        return len(self._buckets)
+        self._buckets: Buckets = TokenBuckets() if buckets is None else buckets
+        self.works: set[Any] = set()
 
     def are(self, default: RateConfig | None, by_principal: Mapping[bytes, RateConfig]) -> bool:
         """Return whether these are its rates."""
         return self._default == default and self._by_principal == by_principal
 
-    def delay(self, side: Side) -> float:
+    def delay(self, side: Side) -> float | Awaitable[float]:
         """Return the seconds until a connection may send one more request: 0 counts this one, and
-        anything else refuses it."""
+        anything else refuses it. It may be to be awaited, and fail, with buckets of all hosts."""
         return self.delay_of(credentials_of(side))
 
-    def delay_of(self, key: bytes | str) -> float:
+    def delay_of(self, key: bytes | str) -> float | Awaitable[float]:
         """The same for the owner of a bucket."""
         rate = self._by_principal.get(key, self._default) if isinstance(key, bytes) else None
         rate = rate or self._default
-        if rate is None:
-            return 0.0
-        delay = self._buckets.delay(key, rate.requests, rate.burst)
-        if delay:
-            self.n_refused += 1
+        return 0.0 if rate is None else self._buckets.delay(key, rate.requests, rate.burst)
+
+
+class HostBuckets:
+    """Token buckets that all workers of a host share.
+
+    Args:
+        table: Where they are.
+        clock: Seconds; the same clock in all workers.
+    """
+
+    def __init__(self, table: HostTable, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table = table
+        self._clock = clock
+
+    def delay(self, key: Hashable, rate: float, burst: int) -> float:
+        """See `TokenBuckets.delay`."""
+        owner = b"b" + key if isinstance(key, bytes) else b"s" + str(key).encode()
+        now = self._clock()
+        with self._table.entry(owner, now) as entry:
+            full_at, delay = next_token(entry.value, now, rate, burst)
+            if delay == 0:
+                entry.keep(full_at, full_at)
         return delay

@@ -105,6 +105,18 @@ def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
         "Descriptors of all processes of the proxy.",
         _one(sum(one.open_fds for one in processes)),
     )
+    stores = [one.store for one in processes if one.store is not None]
+    if stores:
+        yield gauge(
+            "store_up",
+            "0 while a process has lost the store that the hosts share.",
+            _one(all(one.state != "down" for one in stores)),
+        )
+        yield counter(
+            "store_losses",
+            "How often processes have lost the store.",
+            _total(sum(one.losses for one in stores)),
+        )
     yield gauge("clients", "Clients that are connected.", *_endpoints(snapshot, "n_clients"))
     yield counter(
         "clients_connected",

@@ -187,6 +187,20 @@ class EndpointEntry(msgspec.Struct):
     drained: bool = False
 
 
+class StoreEntry(msgspec.Struct):
+    """The store that the hosts of the proxy share, as one process sees it.
+
+    Attributes:
+        name: Its URL without user and password.
+        state: As of `wirespeed.cluster.Cluster.state`.
+        losses: How often it was lost.
+    """
+
+    name: str
+    state: str
+    losses: int
+
+
 class ProcessEntry(msgspec.Struct):
     """One worker.
 
@@ -194,6 +208,7 @@ class ProcessEntry(msgspec.Struct):
         reloads: How often it has read the configuration again, and how often it was refused.
         reloaded: When the last time, in Unix seconds; None: never.
         reload_ok: Whether the last one was not refused.
+        store: The store of the hosts; None without one.
     """
 
     worker: int
@@ -205,6 +220,7 @@ class ProcessEntry(msgspec.Struct):
     reloads_refused: int
     reloaded: float | None
     reload_ok: bool
+    store: StoreEntry | None = None
 
 
 class Event(msgspec.Struct, array_like=True):
@@ -268,6 +284,7 @@ class Facts(msgspec.Struct):
             far; "" as long as none of its starts has failed.
         draining: Whether the proxy takes no new clients and ends soon.
         configuration: The configuration in force, without secrets.
+        store: The store of the hosts; None without one.
     """
 
     version: str
@@ -282,6 +299,7 @@ class Facts(msgspec.Struct):
     draining: bool = False
     certificates: list[CertificateEntry] = []
     configuration: dict[str, Any] = {}
+    store: StoreEntry | None = None
 
 
 class ProxyEndpoint(Protocol):
@@ -532,6 +550,7 @@ def _process(worker: int, facts: Facts) -> Steps[ProcessEntry]:
         facts.reloads_refused,
         facts.reloaded,
         facts.reload_error is None,
+        facts.store,
     )
 
 

@@ -57,6 +57,7 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
             "last": facts.reloaded,
             "starting": facts.coming,
         },
+        "store": _store(snapshot),
         "workers": [msgspec.to_builtins(one) for one in snapshot.processes],
         "workers_missing": snapshot.missing,
         "totals": {
@@ -87,6 +88,19 @@ def status(snapshot: Snapshot, facts: Facts) -> dict[str, Any]:
             {"at": one.at, "level": one.level, "text": one.text, "times": one.times}
             for one in reversed(snapshot.events)
         ],
+    }
+
+
+def _store(snapshot: Snapshot) -> dict[str, Any] | None:
+    """Return the store of the hosts: down if it is down for a worker. None: there is none."""
+    found = [one.store for one in snapshot.processes if one.store is not None]
+    if not found:
+        return None
+    states = [one.state for one in found]
+    return {
+        "name": found[0].name,
+        "state": next((one for one in ("down", "connecting", "up") if one in states), "idle"),
+        "losses": sum(one.losses for one in found),
     }
 
 

@@ -1,0 +1,165 @@
+"""Hosts of one proxy, each ``wirespeed proxy`` with its file, and what clients ask them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from lab.hosts import Ways
+from lab.process import free_port
+from lab.raw import FOREVER, surroundings
+
+SECRET = "only for tests: 16 bytes or more"
+
+SERVER = """
+import asyncio, os
+from wirespeed import Context, Server
+
+server = Server("tea")
+sold = 0
+
+@server.tool
+async def who(ctx: Context, steps: int = 0) -> str:
+    for step in range(steps):
+        await ctx.report_progress(step)
+    return str(os.getpid())
+
+@server.tool
+async def sell(ctx: Context) -> str:
+    await server.resource_updated("stock://tea")
+    return "sold"
+
+@server.tool
+async def wait(ctx: Context, seconds: float) -> str:
+    await ctx.report_progress(0)
+    await asyncio.sleep(seconds)
+    return "waited"
+
+@server.tool
+async def confirm(ctx: Context) -> str:
+    answer = await ctx.elicit("really?", bool)
+    return str(answer.content)
+
+@server.resource("stock://tea")
+async def stock() -> str:
+    return "tea"
+
+server.run()
+"""
+
+
+class ProxyHost:
+    """A proxy that runs.
+
+    Attributes:
+        name: With which the ids of its sessions begin.
+        log: What it has written to stderr.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, port: int, config: dict[str, Any], *words: str
+    ) -> None:
+        self.name = name
+        self.port = port
+        self.file = folder / f"{name}.json"
+        self.log = folder / f"{name}.log"
+        self.write(config)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "wirespeed", "proxy", "--log-level", "info"),
+                    *("--config", str(self.file), *words),
+                ],
+                env=surroundings(),
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def write(self, config: dict[str, Any]) -> None:
+        """Write its file."""
+        self.file.write_text(json.dumps(config))
+
+    async def until_said(self, text: str, n: int = 1) -> None:
+        """Wait until it has written a text so often."""
+        async with asyncio.timeout(FOREVER):
+            while self.log.read_text().count(text) < n:
+                assert self.process.poll() is None, self.log.read_text()
+                await asyncio.sleep(0.02)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        return await asyncio.to_thread(self.process.wait, FOREVER)
+
+
+class ProxyHosts(Ways):
+    """The hosts of one proxy, by their names.
+
+    Args:
+        folder: For their files.
+        servers: The servers behind them; by default the one of `SERVER`, shared.
+        options: Keys of the file's ``proxy``.
+    """
+
+    def __init__(self, folder: Path, servers: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__({})
+        self.folder = folder
+        script = folder / "tea.py"
+        script.write_text(SERVER)
+        tea = {"command": sys.executable, "args": [str(script)], "proxy": {"isolation": "shared"}}
+        self.servers = servers or {"tea": tea}
+        self.options = options
+        self.hosts: dict[str, ProxyHost] = {}
+
+    def config(self, name: str, port: int) -> dict[str, Any]:
+        """The file of a host."""
+        own = {"name": name, "listen": [f"http://127.0.0.1:{port}/mcp"], "readyWithin": 20}
+        options = {**self.options}
+        if "cluster" in options:
+            url = f"http://127.0.0.1:{port}"
+            options["cluster"] = {"secret": SECRET, "hostUrl": url, **options["cluster"]}
+        return {"mcpServers": self.servers, "proxy": {**own, **options}}
+
+    async def start(self, *names: str, words: tuple[str, ...] = ()) -> None:
+        """Start hosts, and wait until they serve."""
+        for name in names:
+            port = self.ports.setdefault(name, free_port())
+            config = self.config(name, port)
+            self.hosts[name] = ProxyHost(self.folder, name, port, config, *words)
+        for name in names:
+            await self.hosts[name].until_said("serving ")
+
+    async def kill(self, name: str) -> None:
+        host = self.hosts.pop(name)
+        host.process.kill()
+        await host.ended()
+
+    async def end(self) -> None:
+        self.close()
+        for host in self.hosts.values():
+            host.signal(signal.SIGCONT)
+            host.signal(signal.SIGTERM)
+        for host in self.hosts.values():
+            await host.ended()
+
+
+@contextlib.asynccontextmanager
+async def proxies(folder: Path, *names: str, **options: Any) -> AsyncIterator[ProxyHosts]:
+    """Hosts of one proxy meanwhile. Options are those of `ProxyHosts`, and the ``words`` of the
+    command line."""
+    words = options.pop("words", ())
+    hosts = ProxyHosts(folder, **options)
+    try:
+        await hosts.start(*names, words=words)
+        yield hosts
+    finally:
+        await hosts.end()
