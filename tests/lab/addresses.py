@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from lab.gateway import Gateway
 from lab.process import free_port
-from lab.proxy import delayed
+from lab.proxy import delayed, until
 
 from wirespeed import Client, Http, Server, Socket, WebSocket, serve
 from wirespeed.config import ServerUrl
 from wirespeed.proxy import BackendConfig, BreakerConfig, HealthConfig
+from wirespeed.proxy.isolation.address_pool import AddressPool
 from wirespeed.server.context import Context
 
 BUSY = (
@@ -34,13 +36,28 @@ class Place:
         name: What its tools answer.
         seen: The calls and reads that it had.
         go: Whether its calls are answered.
+
+    Args:
+        ip, port: Where clients connect to; 0: any port.
+        hosts: What the Host header may be, where it is not this address.
     """
 
-    def __init__(self, name: str, scheme: str = "http", **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        scheme: str = "http",
+        *,
+        ip: str = "127.0.0.1",
+        port: int = 0,
+        hosts: list[str] | None = None,
+        **options: Any,
+    ) -> None:
         self.name = name
         self.scheme = scheme
         self.url = ""
-        self.port = 0
+        self.ip = ip
+        self.port = port
+        self._hosts = hosts
         self.seen: Counter[str] = Counter()
         self.go = asyncio.Event()
         self.go.set()
@@ -73,6 +90,10 @@ class Place:
             return name
 
         @self.server.tool
+        async def host(ctx: Context) -> str:
+            return ctx.headers.get("host", "")
+
+        @self.server.tool
         async def user(ctx: Context) -> str:
             return ctx.headers.get("x-user", "")
 
@@ -88,14 +109,20 @@ class Place:
         found: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
         path = "" if self.scheme == "tcp" else "/mcp"
         task = asyncio.ensure_future(
-            serve(f"{self.scheme}://127.0.0.1:0{path}", self.server, on_listening=found.set_result)
+            serve(
+                f"{self.scheme}://127.0.0.1:0{path}",
+                self.server,
+                hosts=self._hosts,
+                on_listening=found.set_result,
+            )
         )
         await asyncio.wait((task, found), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
         self._behind = int(found.result()[0].split(":")[2].removesuffix("/mcp"))
         await self.open()
-        self.url = f"{self.scheme}://127.0.0.1:{self.port}{path}"
+        host = f"[{self.ip}]" if ":" in self.ip else self.ip
+        self.url = f"{self.scheme}://{host}:{self.port}{path}"
         try:
             yield self
         finally:
@@ -106,7 +133,7 @@ class Place:
 
     async def open(self) -> None:
         """Accept connections, at the port that it had before."""
-        self._gate = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        self._gate = await asyncio.start_server(self._accepted, self.ip, self.port)
         self.port = self._gate.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -198,6 +225,31 @@ def backend(
     }
     address = HealthConfig(interval=asks, timeout=1.5)
     return delayed(BackendConfig(**{**fields, **options}), slow_start=0.2, address=address)
+
+
+def pool_of(gate: Gateway) -> Any:
+    """The pool of the addresses; None: it is not there yet."""
+    found: Any = gate.proxy.services["s"].assignment
+    return found if isinstance(found, AddressPool) else found._pool
+
+
+async def pool_in(gate: Gateway) -> Any:
+    """The pool of the addresses, once it is there."""
+    await until(lambda: pool_of(gate) is not None)
+    return pool_of(gate)
+
+
+async def all_up(gate: Gateway, n: int = 3) -> None:
+    """Wait until n addresses get requests, with their whole weights."""
+    pool = pool_of(gate)
+    await until(lambda: sum(one.takes_all for one in pool.modern) == n)
+    await until(
+        lambda: all(
+            one.address.share.weight == one.address.url.weight
+            for one in pool.modern
+            if one.takes_all
+        )
+    )
 
 
 async def called(client: Client, n: int, tool: str = "who") -> Counter[str]:

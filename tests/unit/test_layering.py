@@ -204,7 +204,7 @@ INSIDE = {
     """,
     "proxy": """
         config_types
-        hook_config
+        hook_config name_config
         backend_config
         config
         own_requests trace_context flow.turns breakdown
@@ -221,6 +221,7 @@ INSIDE = {
         operation.meter
         identity
         isolation
+        names
         access
         translation
         merge

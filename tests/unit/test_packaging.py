@@ -560,11 +560,11 @@ def test_wheels_are_built_for_the_pythons_of_the_classifiers() -> None:
 def test_the_extra_all_has_every_extra_for_users() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     assert extras["all"] == [
-        "wirespeed[cli,proxy,validate,bench,prometheus,otel,auth,keyring,cluster,skills,images]"
+        "wirespeed[cli,proxy,validate,bench,prometheus,otel,auth,keyring,cluster,dns,skills,images]"
     ]
     assert set(extras) == {
         *("cli", "proxy", "validate", "bench", "prometheus", "otel", "auth", "keyring", "skills"),
-        *("cluster", "images"),
+        *("cluster", "dns", "images"),
         *("mcp", "mcp1", "fastmcp"),  # SDKs of others, which bring their own packages
         *("all", "test", "lint", "docs"),
     }

@@ -34,7 +34,7 @@ _GIVEN = re.compile(rb'"(?:requestState|nextCursor|taskId)"')
 _BROUGHT = re.compile(rb'"(?:requestState|cursor|taskId)"')
 _GIVEN_NAMES = ("requestState", "nextCursor", "taskId")
 _BROUGHT_NAMES = ("requestState", "cursor", "taskId")
-_TAG = re.compile(r"([0-9]{1,4})~(.*)\Z", re.DOTALL)
+_TAG = re.compile(r"([0-9]{1,9})~(.*)\Z", re.DOTALL)
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 

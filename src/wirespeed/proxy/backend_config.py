@@ -17,6 +17,7 @@ from wirespeed.config.servers import ServerUrl
 from wirespeed.merging import prefix_of
 from wirespeed.proxy.config_types import check_types
 from wirespeed.proxy.hook_config import HookConfig
+from wirespeed.proxy.name_config import check_named, nameserver
 from wirespeed.tool_search import ToolSearch
 from wirespeed.transport.address import quote_path
 from wirespeed.transport.backoff import Backoff
@@ -313,6 +314,21 @@ class BreakerConfig:
             raise ValueError(f"failures is 1 or more, not {self.failures}")
 
 
+class NameDelays(NamedTuple):
+    """The delays around the look-ups of a DNS name, in seconds.
+
+    Attributes:
+        least, most: Between two look-ups, whatever the records say.
+        timeout: Until a look-up has failed.
+        stays: Until an answer without addresses counts.
+    """
+
+    least: float = 5.0
+    most: float = 60.0
+    timeout: float = 5.0
+    stays: float = 30.0
+
+
 class BackendDelays(NamedTuple):
     """The delays around a server that are no options, in seconds.
 
@@ -331,6 +347,7 @@ class BackendDelays(NamedTuple):
         rounds: The pauses before a round without questions.
         address: When one of several addresses is asked whether it works.
         slow_start: The time in which an address that has come gets less than its weight.
+        names: Of look-ups of a DNS name.
     """
 
     silence: float = SILENCE
@@ -347,6 +364,7 @@ class BackendDelays(NamedTuple):
     rounds: Backoff = Backoff(0.05, 5.0)
     address: HealthConfig = HealthConfig(interval=10.0, timeout=5.0)
     slow_start: float = 10.0
+    names: NameDelays = NameDelays()
 
 
 DELAYS = BackendDelays()
@@ -362,6 +380,12 @@ class BackendConfig:
             `wirespeed.config.ServerUrl` with a weight. Each is reached with the other options of
             `target`. Requests go to the URL with the fewest in flight, and a client of a legacy era
             stays with one URL. Isolation is ``"auto"`` or ``"pool"`` then.
+        resolve: How the addresses of a server are looked up whose name has several: ``"a"``: the A
+            and AAAA records of the host of the URL. ``"srv"``: the SRV records of that name, such
+            as ``_mcp._tcp.mill.internal``; Host and TLS name what follows the labels with ``_``.
+            What `urls` says of addresses holds for these. None: each connection looks the host up.
+        resolver: IP addresses of the nameservers that are asked, with a port if it is not 53. By
+            default those of ``/etc/resolv.conf``.
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
         protocol: What it speaks: ``"mcp"``, or ``"litemcp"`` (1.0.0), whose one tool is shown as a
             tool of MCP with strings as parameters. Clients share a server of LiteMCP.
@@ -419,6 +443,8 @@ class BackendConfig:
 
     target: Stdio | Http | WebSocket | Socket | Server
     urls: tuple[str | ServerUrl, ...] = ()
+    resolve: Literal["a", "srv"] | None = None
+    resolver: tuple[str, ...] = ()
     name: str = "server"
     protocol: Literal["mcp", "litemcp"] = "mcp"
     isolation: Isolation = "auto"
@@ -450,6 +476,11 @@ class BackendConfig:
     delays = DELAYS
 
     @property
+    def has_addresses(self) -> bool:
+        """Whether the server has several addresses, or its name may have."""
+        return bool(self.urls) or self.resolve is not None
+
+    @property
     def lite_paths(self) -> dict[str, str]:
         """The tools for clients of LiteMCP, and their paths."""
         return {tool: quote_path(f"/lite/{self.name}/{tool}") for tool in self.lite}
@@ -479,8 +510,12 @@ class BackendConfig:
             raise ValueError(f'era is "auto", "legacy" or "modern", not {self.era!r}')
         if not PREFIX.fullmatch(self.shown_prefix):
             raise ValueError(f"a prefix has letters, digits and _.-, not {self.prefix!r}")
+        if self.has_addresses:
+            self._check_addresses()
         if self.urls:
             self._check_urls()
+        if self.resolver and self.resolve is None:
+            raise ValueError("resolver is for a server with resolve")
         if self.identity is not None:
             self._check_identity()
         for tool in self.lite:
@@ -491,16 +526,29 @@ class BackendConfig:
         if len(set(self.lite)) < len(self.lite):
             raise ValueError("a tool for clients of LiteMCP is named twice")
 
-    def _check_urls(self) -> None:
+    def _check_addresses(self) -> None:
         from wirespeed.client.targets import Http, Socket, WebSocket
 
+        key = "urls" if self.urls else "resolve"
         target = self.target
         if not isinstance(target, Http | WebSocket | Socket) or self.protocol != "mcp":
-            raise ValueError("urls are for servers of MCP that have a URL")
+            raise ValueError(f"{key} is for servers of MCP that have a URL")
         if self.isolation not in ("auto", "pool"):
-            raise ValueError('with urls, isolation is "auto" or "pool"')
+            raise ValueError(f'with {key}, isolation is "auto" or "pool"')
         if self.spares:
-            raise ValueError("urls and spares do not go together")
+            raise ValueError(f"{key} and spares do not go together")
+        if self.resolve is None:
+            return
+        if self.urls:
+            raise ValueError("urls and resolve do not go together")
+        if self.resolve not in ("a", "srv"):
+            raise ValueError(f'resolve is "a" or "srv", not {self.resolve!r}')
+        check_named(target.address, target.url, is_srv=self.resolve == "srv")
+        for one in self.resolver:
+            nameserver(one)
+
+    def _check_urls(self) -> None:
+        target: Any = self.target
         urls = tuple(ServerUrl(one) if isinstance(one, str) else one for one in self.urls)
         names = [one.url for one in urls]
         if len(names) > MAX_URLS:

@@ -255,6 +255,9 @@ BackendKeys: Any = _keys(
     isolation="auto: session for clients of legacy eras, pool for requests of 2026-07-28. "
     "session: a server for each client. shared: one for all clients. "
     "pool: several for all clients.",
+    resolve="How the addresses of the host of the URL are looked up: a: A and AAAA records; "
+    "srv: SRV records.",
+    resolver=Meta(description="Nameservers that are asked: IP addresses, with a port if not 53."),
     size=Meta(ge=1, le=1000, description="The most servers of a pool."),
     start_timeout=_seconds("Seconds for its handshake."),
     max_clients=_count("Clients at a time with isolation session."),

@@ -18,6 +18,7 @@ from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
+from wirespeed.proxy.names.watch import NameWatch
 from wirespeed.proxy.own_requests import modern_version, own_info
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
@@ -107,6 +108,7 @@ class ProxyService(HttpService):
         skills: Decides which of its skills clients see; None: they see all.
         identities: Finds the connections of each principal; None: the server sees the proxy.
         logins: The logins of principals at the server; None: the server has no logins.
+        names: Looks up the addresses of the server; None: the configuration has them.
     """
 
     reads_headers: bool = False
@@ -140,6 +142,7 @@ class ProxyService(HttpService):
         self.skills: SkillGate | None = None
         self.identities: PerPrincipal | None = None
         self.logins: Logins | None = None
+        self.names: NameWatch | None = None
         self._hooked: tuple[HookConfig, ...] = ()
         self._closing: asyncio.Future[None] | None = None
         self._drained: str | None = None
@@ -175,6 +178,8 @@ class ProxyService(HttpService):
             assignment = assignment_of(used, limits, attached.meter)
             service = cls(config, backend.name, assignment, attached, backend)
         service._runs = used
+        if backend.resolve is not None:
+            service.names = NameWatch(backend, cast("Any", service.assignment))
         if backend.flow.is_on:
             service.flow = RequestLimits(backend.flow, backend.name)
         return service
@@ -383,7 +388,7 @@ class ProxyService(HttpService):
                 await self._starting
             except BaseException:
                 self._holders = 0
-                await self.assignment.stop()
+                await (self.names or self.assignment).stop()
                 if self._stores is not None:
                     await self._stores.release(self)
                 self._close_audit()
@@ -421,7 +426,7 @@ class ProxyService(HttpService):
         self._holders += 1
         if self._holders == 1:
             self._ended = False
-            self._starting = asyncio.ensure_future(self.assignment.start())
+            self._starting = asyncio.ensure_future((self.names or self.assignment).start())
         return self._holders == 1
 
     def _started(self, done: asyncio.Future[None]) -> None:
@@ -440,7 +445,7 @@ class ProxyService(HttpService):
                     await asyncio.wait([downstream.closed for downstream in self.downstreams])
             self._ended = True
             self._starting.cancel()
-            await self.assignment.stop()
+            await (self.names or self.assignment).stop()
             if self.hooks is not None:
                 await self.hooks.close()
             if self.logins is not None:

@@ -6,7 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.proxy.isolation.addresses import Address, SlowStart, addresses_of
+from wirespeed.errors import TransportError
+from wirespeed.protocol import codes
+from wirespeed.proxy.isolation.addresses import Address, SlowStart, addresses_of, nowhere
 from wirespeed.proxy.isolation.instance import Instance
 from wirespeed.proxy.isolation.legacy import Legacy
 from wirespeed.proxy.isolation.pool import RETIREMENT, Pool
@@ -35,6 +37,7 @@ class AddressPool(Pool):
     def _set_up(self) -> None:
         config = self._config
         self._slow_start = SlowStart(config.delays.slow_start)
+        self._is_started = False
         self._addresses = addresses_of(config, config.urls)
         for address in self._addresses:
             self._add(address.tag, address)
@@ -47,6 +50,9 @@ class AddressPool(Pool):
         """Connect to all addresses. Returns when one can be used. WirespeedError: none can be used
         yet; all are tried again until `stop`."""
         self.stand_by()
+        self._is_started = True
+        if not self._addresses:
+            raise TransportError(self._lose_all())
         owners: list[UpstreamOwner] = [*self._firsts]
         if self.versions:
             owners = [*(self.modern if self.is_modern else self.legacy)]
@@ -65,6 +71,7 @@ class AddressPool(Pool):
 
     async def stop(self) -> None:
         """Leave all addresses."""
+        self._is_started = False
         self._slow_start.stop()
         await super().stop()
 
@@ -76,7 +83,7 @@ class AddressPool(Pool):
         legacy eras have gone, after `RETIREMENT` at most."""
         if urls == tuple(one.url for one in self._addresses):
             return
-        before, running = self._addresses, bool(self._running)
+        before, had_none = self._addresses, not self._addresses
         self._addresses = addresses_of(self._config, urls, before)
         for i in reversed(range(len(before))):
             if before[i] not in self._addresses:
@@ -84,7 +91,7 @@ class AddressPool(Pool):
         for address in self._addresses:
             if address not in before:
                 self._add(address.tag, address)
-                if running:
+                if self._is_started:
                     self._run(self._firsts[-1])
         order = {one.tag: i for i, one in enumerate(self._addresses)}
         places = zip(self.legacy, self.modern, self._firsts, strict=True)
@@ -93,6 +100,18 @@ class AddressPool(Pool):
         self.modern = [one for _, one, _ in ordered]
         self._firsts = [one for _, _, one in ordered]
         self.update_choice()
+        if not self._addresses and self._is_started:
+            self._lose_all()
+        elif had_none:
+            self._refusal = None
+            self._go_on()
+
+    def _lose_all(self) -> str:
+        """The server has no address: refuse requests until it has one. Returns why."""
+        text = nowhere(self._config.name)
+        self._refusal = codes.SERVER_LOST, text
+        self._go_on()
+        return text
 
     def _remove(self, i: int, address: Address) -> None:
         legacy, modern, first = self.legacy.pop(i), self.modern.pop(i), self._firsts.pop(i)
@@ -140,6 +159,8 @@ class AddressPool(Pool):
     def update_choice(self) -> None:
         """An address may take requests now, or may not."""
         running = [one for one in self.modern if one.takes_all and one in self._running]
+        first = min((_priority(one) for one in running), default=0)
+        running = [one for one in running if _priority(one) == first]
         if self._choice is not None:
             self._choice.take(
                 [one.upstream for one in running],
@@ -159,21 +180,21 @@ class AddressPool(Pool):
     def _choose_home(self, downstream: Downstream) -> Legacy:
         return self.legacy[self._home_at(downstream)]
 
-    def address_for(self, downstream: Downstream) -> Address:
-        """Return the address that a client gets a connection of its own to."""
-        return self._addresses[self._home_at(downstream)]
+    def address_for(self, downstream: Downstream) -> Address | None:
+        """Return the address that a client gets a connection of its own to; None: there is none."""
+        return self._addresses[self._home_at(downstream)] if self._addresses else None
 
     def _home_at(self, downstream: Downstream) -> int:
         """Return the index of the address with the fewest clients for its weight, of those that
         can be used."""
         place = 0.0 if self._choice is None else self._choice.place_of(downstream)
 
-        def order(i: int) -> tuple[bool, int, float]:
+        def order(i: int) -> tuple[bool, int, int, float]:
             home, address = self.legacy[i], self._addresses[i]
             running = [one for one in (home, self.modern[i]) if one in self._running]
             is_up = bool(running) and all(one.is_there for one in running)
             load = self._n_clients(home) / address.share.weight
-            return not is_up, address.share.rank(place), load
+            return not is_up, address.priority, address.share.rank(place), load
 
         return min(range(len(self.legacy)), key=order)
 
@@ -182,3 +203,7 @@ class AddressPool(Pool):
         if self._per_client is None or home.address is None:
             return home.n_clients
         return home.n_clients + self._per_client.n_clients_at(home.address)
+
+
+def _priority(one: Modern) -> int:
+    return 0 if one.address is None else one.address.priority

@@ -7,18 +7,33 @@ from zlib import crc32
 
 import msgspec
 
+from wirespeed.config.servers import ServerUrl
 from wirespeed.proxy.isolation.choice import Share
+from wirespeed.proxy.upstream import is_down
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
     from wirespeed.client.targets import Http, Socket, WebSocket
-    from wirespeed.config.servers import ServerUrl
     from wirespeed.proxy.backend_config import BackendConfig
 
 # Tags of addresses, which stand before what they give to clients (`wirespeed.proxy.affinity`).
-_TAGS = 10_000
+_TAGS = 1_000_000_000
+
+
+class NamedUrl(ServerUrl, frozen=True, kw_only=True):
+    """One of the addresses that the name of a server has.
+
+    Attributes:
+        at: Where it is reached: the IP address and the port.
+        named: The URL by which the server knows itself: Host, TLS and the path.
+        priority: Addresses with the least are used as long as one of these can be.
+    """
+
+    at: str
+    named: str
+    priority: int = 0
 
 
 class Address:
@@ -30,6 +45,7 @@ class Address:
         tag: Its number. It depends on the URL, so other workers and other proxies with the same
             list have the same one.
         share: Its share of the requests.
+        priority: It is used while no address with a lower one can be.
     """
 
     def __init__(self, target: Http | WebSocket | Socket, url: ServerUrl, tag: int) -> None:
@@ -37,11 +53,13 @@ class Address:
         self.url = url
         self.tag = tag
         self.share = Share(url.weight)
+        self.priority = 0
 
     def take(self, url: ServerUrl, low: float) -> float:
         """Take its weight and percentage. ``low``: Where its part of the range of canaries begins.
         Returns where that ends."""
         self.url = url
+        self.priority = url.priority if isinstance(url, NamedUrl) else 0
         self.share.scale(url.weight)
         high = low + (url.percent or 0.0)
         self.share.reserve(*((-1.0, -1.0) if url.percent is None else (low, high)))
@@ -64,11 +82,19 @@ def addresses_of(
             while tag in taken:
                 tag = (tag + 1) % _TAGS
             taken.add(tag)
-            target = msgspec.structs.replace(target, url=url.url, shown=url.shown)
+            if isinstance(url, NamedUrl):
+                target = msgspec.structs.replace(target, url=url.named, connect_to=url.at)
+            else:
+                target = msgspec.structs.replace(target, url=url.url, shown=url.shown)
             one = Address(target, url, tag)
         low = one.take(url, low)
         found.append(one)
     return found
+
+
+def nowhere(name: str) -> str:
+    """Return the text for clients of a server whose name has no address."""
+    return f"{is_down(name)}: its name leads to no address"
 
 
 # Seconds between two looks at addresses that have just come, and what such an address gets of its

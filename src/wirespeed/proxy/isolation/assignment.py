@@ -67,7 +67,8 @@ def assignment_of(config: BackendConfig, limits: Limits, meter: ServerMeter) -> 
 
 def pool_of(config: BackendConfig, limits: Limits, meter: ServerMeter) -> Pool:
     """Return what assigns all clients to the same servers."""
-    return AddressPool(config, limits, meter) if config.urls else Pool(config, limits, meter)
+    kind = AddressPool if config.has_addresses else Pool
+    return kind(config, limits, meter)
 
 
 class Auto:
@@ -101,7 +102,7 @@ class Auto:
     async def start(self) -> None:
         """Start a server, and ask it. WirespeedError: it cannot be used yet, and is started again
         until `stop`."""
-        if self._config.urls:
+        if self._config.has_addresses:
             pool = AddressPool(self._config, self._limits, self._meter, self._per_client)
             pool.readdress(self._urls)
             self._pool = pool

@@ -22,6 +22,7 @@ from wirespeed.protocol.revisions import (
 )
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.flow.rates import credentials_of
+from wirespeed.proxy.isolation.addresses import nowhere
 from wirespeed.proxy.isolation.handshake import discover, hello_to
 from wirespeed.proxy.isolation.instance import guarded, quiet
 from wirespeed.proxy.isolation.pair import Pair, Spares
@@ -75,7 +76,7 @@ class PerClient:
         self._probes: dict[Downstream, asyncio.Task[None]] = {}
         self._quiet = RateLimitedLog(logger, lines=2)
         self._look_timer: asyncio.TimerHandle | None = None
-        self._choose: Callable[[Downstream], Address] | None = None
+        self._choose: Callable[[Downstream], Address | None] | None = None
         self._at: Counter[Address] = Counter()  # clients
         self._requests: Functions = {"initialize": self._initialize}
 
@@ -83,8 +84,9 @@ class PerClient:
         """Servers are started for their clients, and as spares."""
         self._spares.fill()
 
-    def use(self, choose: Callable[[Downstream], Address]) -> None:
-        """The server has several addresses: ``choose`` returns the one that a client gets."""
+    def use(self, choose: Callable[[Downstream], Address | None]) -> None:
+        """The server has several addresses: ``choose`` returns the one that a client gets; None:
+        there is none now."""
         self._choose = choose
 
     def n_clients_at(self, address: Address) -> int:
@@ -147,6 +149,7 @@ class PerClient:
         request asks again."""
         config = self._config
         refusal: tuple[int, str] | None = None
+        address = None if self._choose is None else self._choose(downstream)
         if len(self._pairs) >= config.max_clients and (
             first is None or not self._make_room(downstream)
         ):
@@ -156,6 +159,8 @@ class PerClient:
             )
         elif self.breaker is not None and not self.breaker.is_free(self._answered()):
             refusal = codes.SERVER_LOST, f"{is_down(config.name)}: {self.breaker.reason}"
+        elif self._choose is not None and address is None:
+            refusal = codes.SERVER_LOST, nowhere(config.name)
         if refusal is not None:
             if first is not None:
                 downstream.refuse(first, *refusal)
@@ -164,7 +169,6 @@ class PerClient:
         modern = legacy and not isinstance(config.target, Http)
         downstream.bind(Binding.to_own(self, flow, self._requests, legacy=legacy, modern=modern))
         downstream.pause()
-        address = None if self._choose is None else self._choose(downstream)
         pair = self._pairs[downstream] = self._spares.take(address)
         if address is not None:
             self._at[address] += 1

@@ -68,6 +68,7 @@ class PerPrincipal:
         self._limits = limits
         self._meter = meter
         self._credentials = credentials
+        self._urls = config.urls  # those of the last reload or look-up
         self._places: dict[bytes, _Place] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._gone: Counter[str] = Counter()  # dropped by connections that were ended
@@ -95,9 +96,7 @@ class PerPrincipal:
 
     def readdress(self, urls: tuple[Any, ...]) -> None:
         """Have these addresses from now on, for all principals."""
-        target: Any = self._config.target
-        target = msgspec.structs.replace(target, url=urls[0].url, shown=urls[0].shown)
-        self._config = replace(self._config, target=target, urls=urls)
+        self._urls = urls
         for place in self._places.values():
             if isinstance(place.pool, AddressPool):
                 place.pool.readdress(urls)
@@ -220,14 +219,16 @@ class PerPrincipal:
             self._drop(min(idle, key=lambda one: one.used))
         authorization = self._credentials.authorization(who, lambda: self._lost(who))
         target: Any = self._config.target
-        urls = self._config.urls
+        pooled = self._config.has_addresses or self._config.isolation == "pool"
         config = replace(
             self._config,
             target=msgspec.structs.replace(target, auth=authorization),
-            isolation="pool" if urls or self._config.isolation == "pool" else "shared",
+            isolation="pool" if pooled else "shared",
             identity=None,
         )
         pool = pool_of(config, self._limits, self._meter)
+        if isinstance(pool, AddressPool):
+            pool.readdress(self._urls)
         place = self._places[who.digest] = _Place(who, pool)
         place.used = downstream.loop.time()
         starting = asyncio.ensure_future(pool.start())

@@ -306,7 +306,7 @@ class Pool:
     def refused(self) -> None:
         """A first connection cannot be made, or can again. Refuse requests while none can be."""
         reasons = [one.reason for one in self._firsts]
-        if all(one is not None for one in reasons):
+        if reasons and all(one is not None for one in reasons):
             self._refusal = codes.SERVER_LOST, reasons[0] or ""
             self._go_on()
 
@@ -357,7 +357,7 @@ class Pool:
         version = modern_version(message)
         if version is None:
             downstream.refuse(message, codes.INVALID_PARAMS, "the connection is not initialized")
-        elif not self.versions:
+        elif not self._is_known:
             self._wait(downstream, message)
         elif not self.is_modern and self._per_client is not None and not downstream.shared:
             self._hand_over(downstream, message, self._per_client)
@@ -371,6 +371,9 @@ class Pool:
         self, downstream: Downstream, message: Message, without: Modern | None = None
     ) -> Side | None:
         """Return the server of a modern request, or None if it waits or was answered."""
+        if not self.modern:
+            self._wait(downstream, message)
+            return None
         there = [one for one in self.modern if one.upstream is not None and one is not without]
         ready = [one for one in there if one.is_free] or there
         tags = None if self.has_one else {one.tag for one in self.modern}
@@ -462,6 +465,11 @@ class Pool:
                 downstream.pass_request(message, to)
 
     @property
+    def _is_known(self) -> bool:
+        """Whether there is a server, and it has said which eras it speaks."""
+        return bool(self.versions and self.modern)
+
+    @property
     def is_modern(self) -> bool:
         """Whether the server is known to speak 2026-07-28."""
         return bool(self.versions) and self.versions[-1] in MODERN_VERSIONS
@@ -477,9 +485,9 @@ class Pool:
                 self._initialize(downstream, message)
 
     def _initialize(self, downstream: Downstream, message: Message) -> None:
-        if self._per_client is not None:
+        if self._per_client is not None and self.modern:
             self._hand_over(downstream, message, self._per_client)
-        elif not self.versions:
+        elif not self._is_known:
             if self._refusal is None:
                 downstream.pause()  # what follows waits, too
             else:

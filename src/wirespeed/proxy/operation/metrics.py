@@ -144,6 +144,15 @@ def families(snapshot: Snapshot, facts: Facts) -> Iterator[Family]:
         ),
     )
     yield from _addresses(of_backends)
+    yield counter(
+        "name_lookups",
+        "Look-ups of the names of servers, by outcome.",
+        *(
+            _total(n, backend=one.name, outcome=outcome)
+            for one in of_backends
+            for outcome, n in one.names.items()
+        ),
+    )
     for name, text in (
         ("starts", "Starts of servers."),
         ("restarts", "Starts of servers that had ended, or had failed to start."),

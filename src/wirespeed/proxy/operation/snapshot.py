@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.hooks import HookedTools
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.meta_tools import MetaTools
+    from wirespeed.proxy.names.watch import NameWatch
     from wirespeed.proxy.operation.meter import Meter, Steps
     from wirespeed.proxy.supervision.supervisor import State, Supervisor
     from wirespeed.proxy.upstream import UpstreamOwner
@@ -149,6 +150,7 @@ class EndpointEntry(msgspec.Struct):
         tools, principals: Its requests by tool and by principal.
         hooks: The counts of its hooks; empty without hooks.
         search: The number of searches and of calls by ``call_tool``; empty without a tool search.
+        names: The number of look-ups of the server's name, by outcome; empty without ``resolve``.
         skills: Its skills, where they must be approved; else None.
         cached_lists: The requests that were answered from kept lists, by connections that are
             open.
@@ -182,6 +184,7 @@ class EndpointEntry(msgspec.Struct):
     principals: list[Share] = []
     hooks: Sums = {}
     search: Sums = {}
+    names: Sums = {}
     skills: SkillsEntry | None = None
     cached_lists: int = 0
     drained: bool = False
@@ -317,6 +320,7 @@ class ProxyEndpoint(Protocol):
     hooks: HookedTools | None
     meta_tools: MetaTools | None
     skills: SkillGate | None
+    names: NameWatch | None
 
     @property
     def is_drained(self) -> bool:
@@ -434,6 +438,7 @@ def _endpoint(
         principals=meter.shares("principals", lambda digest: _principal_name(service, digest)),
         hooks={} if service.hooks is None else service.hooks.counts,
         search={} if service.meta_tools is None else service.meta_tools.counts,
+        names={} if service.names is None else service.names.counts,
         skills=None if service.skills is None else _skills(service.skills),
         cached_lists=meter.n_cached,
         drained=service.is_drained,
@@ -581,6 +586,8 @@ def state_of(service: ProxyEndpoint) -> str:
         return "up"
     if not supervisors and not service.is_held:
         return "starting"
+    if not supervisors and service.config.resolve is not None:
+        return "down"  # the name leads nowhere
     places: dict[UpstreamOwner, set[str]] = {}
     for one in supervisors:
         if one.restarts:

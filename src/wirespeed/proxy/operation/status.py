@@ -136,6 +136,7 @@ def _backend(one: EndpointEntry, last: int) -> dict[str, Any]:
         "principals": _shares(one.principals),
         "hooks": one.hooks or None,
         "search": one.search or None,
+        "names": one.names or None,
         "skills": None if one.skills is None else msgspec.to_builtins(one.skills),
         "cached_lists": one.cached_lists,
         "methods": [

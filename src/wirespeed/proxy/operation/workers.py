@@ -33,7 +33,7 @@ QUESTION, COMMAND = b"?", b"!"
 # Fields of `EndpointEntry` that are summed up.
 _SUMS = (
     "of_clients", "of_servers", "supervision", "garbage", "breakers", "flow", "refused", "cut",
-    "dropped", "server_states", "hooks", "search",
+    "dropped", "server_states", "hooks", "search", "names",
 )  # fmt: skip
 
 _T = TypeVar("_T")

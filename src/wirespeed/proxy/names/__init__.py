@@ -1,0 +1,1 @@
+"""DNS names of servers with several addresses."""
