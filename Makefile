@@ -32,10 +32,12 @@ smoke: ## a sample of all tests, in less than a minute
 test: ## all tests
 	$(PYTHON) -m pytest $(ARGS)
 
-lint: ## ruff and cython-lint
+lint: ## ruff, cython-lint, and the examples of a container and of Kubernetes
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m cython_lint.cython_lint src
+	hadolint examples/container/Containerfile
+	kubernetes-validate --strict --quiet examples/kubernetes/*.yaml
 
 types: ## mypy, stubtest, and mypy and pyright on the examples of the guide
 	$(PYTHON) -m mypy
