@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -28,17 +29,17 @@ sold = 0
 @server.tool
 async def who(ctx: Context, steps: int = 0) -> str:
     for step in range(steps):
-        await ctx.report_progress(step)
+        await ctx.progress(step)
     return str(os.getpid())
 
 @server.tool
 async def sell(ctx: Context) -> str:
-    await server.resource_updated("stock://tea")
+    server.resource_updated("stock://tea")
     return "sold"
 
 @server.tool
 async def wait(ctx: Context, seconds: float) -> str:
-    await ctx.report_progress(0)
+    await ctx.progress(0)
     await asyncio.sleep(seconds)
     return "waited"
 
@@ -139,8 +140,9 @@ class ProxyHosts(Ways):
             await self.hosts[name].until_said("serving ")
 
     async def kill(self, name: str) -> None:
+        """End all processes of a host."""
         host = self.hosts.pop(name)
-        host.process.kill()
+        os.killpg(host.process.pid, signal.SIGKILL)
         await host.ended()
 
     async def end(self) -> None:

@@ -208,6 +208,7 @@ INSIDE = {
         backend_config
         config
         own_requests trace_context flow.turns breakdown
+        session_state
         affinity
         side
         binding

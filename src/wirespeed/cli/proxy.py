@@ -158,7 +158,7 @@ def run_proxy(
         found: list[Any] = []
         for place in places:
             place.url, routes = _routes(proxy, place.url, option)
-            place.options = {**proxy.listen_fields, **place.options}
+            place.options = proxy.listen_fields(place.url, place.options)
             found.append((place, routes))
 
         def place_of(listen: ListenConfig, url: str, routes: Any) -> Place:
@@ -169,7 +169,7 @@ def run_proxy(
                     raise ConfigError(str(exc)) from None
             else:
                 place = ListenSpec(url, settings, None, _options(listen.url, proxy, listen))
-            place.options = {**proxy.listen_fields, **place.options}
+            place.options = proxy.listen_fields(listen.url, place.options)
             places.append(place)
             return place.with_services(routes)
 

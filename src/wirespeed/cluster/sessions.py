@@ -455,6 +455,7 @@ class SessionHosts:
         """Return the record of a session, if it is to be written."""
         messages = endpoint.state_of(session)
         if messages is None:
+            self.ended(session.id, for_good=True)  # it cannot move any more
             return None
         saved, at = self._saved.get(session.id, (None, -math.inf))
         if saved is None:

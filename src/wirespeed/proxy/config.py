@@ -199,9 +199,9 @@ class ClusterConfig:
         secret: The same text on all hosts, at least 16 bytes. Keys of digests and signatures are
             derived from it.
         prefix: With which all keys in the store begin.
-        host_url: Where the other hosts reach a listener of this one: ``http://host:port`` or
-            ``https://host:port``. Any host answers requests of any session then. None: each host
-            knows its own sessions alone.
+        host_url: Where the other hosts reach the first HTTP listener of this one:
+            ``http://host:port`` or ``https://host:port``. Any host answers requests of any session
+            of that listener then. None: each host knows its own sessions alone.
         hosts: How many hosts there are: while the store is away, each has this part of a limit.
         store_timeout: The longest time in seconds that a request waits for the store.
         on_store_loss: While the store is away, ``"local"`` counts on each host for itself, and
@@ -363,6 +363,11 @@ class ProxyConfig:
         self._check_identities()
 
     def _check_listeners(self) -> None:
+        cluster = self.cluster
+        if cluster is not None and cluster.host_url is not None and self.listen:
+            schemes = [one.url.partition(":")[0] for one in self.listeners]
+            if not {"http", "https"} & {*schemes}:
+                raise ValueError("hostUrl of cluster needs a listener over HTTP")
         urls = [one.url for one in self.listeners]
         if self.admin is not None:
             urls.append(self.admin.listen)

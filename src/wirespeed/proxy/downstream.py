@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.peer.http.exchange import McpExchange
     from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.session_state import SessionState
     from wirespeed.proxy.side import AccessCheck, AdmissionControl, Side
     from wirespeed.proxy.upstream import Upstream
 
@@ -182,6 +183,10 @@ class Downstream(DownstreamSide):
         """Set what notes the client's requests, and what makes spans of them."""
         self.audit, self.tracer = audit, tracer
         self.audits = 0 if audit is None else audit.requests
+
+    def remember(self, state: SessionState) -> None:
+        """Set what takes note of what the client tells the proxy."""
+        self.state = state
 
     def turn_away(self, code: int, text: str) -> None:
         """Refuse all requests from now on."""

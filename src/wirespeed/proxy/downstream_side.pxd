@@ -13,11 +13,13 @@ cdef class DownstreamSide(Side):
     cdef public str drained            # why its requests are refused; None: they are not
     cdef public object identities      # finds the connections of a principal (`PerPrincipal`)
     cdef public bytes bound_to         # the principal whose connections it uses; or None
+    cdef public object state           # what its client has told the proxy (`SessionState`); or None
     cdef public dict takers            # takers of results, by the `ref` of the request; or None
     cdef size_t most_takers            # those whose requests are over are dropped at this number
     cdef uint64_t expanded             # the last request that was called by a tool of the search
 
     cdef bint is_in_rate_c(self, Message m, HttpHead head) except -1
+    cdef bint is_restored_c(self, Message m) except -1
     cdef int over_limit_c(self, Message m, str text, double delay) except -1
     cdef int check_c(self, Message m, HttpHead head, bint modern) except -1
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1

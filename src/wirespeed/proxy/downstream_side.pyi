@@ -22,6 +22,7 @@ class DownstreamSide(Side):
     drained: str | None
     identities: Any
     bound_to: bytes | None
+    state: Any
     takers: dict[int, _ResultTaker] | None
     def __init__(
         self,

@@ -8,7 +8,7 @@ from wirespeed._core._simd cimport WS_METHOD, WS_NAME
 from wirespeed._core.envelope cimport Message, is_modern, method_is, poi_is, span_of
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
-from wirespeed._core.reply_route cimport ReplyRoute
+from wirespeed._core.reply_route cimport MemoryReply, ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed.peer.http.headers cimport check_headers_c, copy_of
 from wirespeed.proxy.side cimport Route, Side, abandon
@@ -42,6 +42,8 @@ cdef class DownstreamSide(Side):
         identities: Finds the connections of the principal of a request; None: the server does not
             know principals.
         bound_to: The principal whose connections its requests use; None: no principal's.
+        state: What takes note of what its client tells the proxy, so that another host can go on
+            with its session (`SessionState`); None: nothing does.
         takers: Objects that take the results of requests in place of the client, by `ref`; None:
             there are none.
     """
@@ -60,7 +62,7 @@ cdef class DownstreamSide(Side):
     cdef bint is_in_rate_c(self, Message m, HttpHead head) except -1:
         """Whether this side may send a request now. If not, it was refused, or waits."""
         cdef object delay
-        if method_is(m, b'"ping"', "ping"):
+        if method_is(m, b'"ping"', "ping") or self.is_restored_c(m):
             return True
         delay = self.rates.delay(self)
         if type(delay) is not float:
@@ -70,6 +72,11 @@ cdef class DownstreamSide(Side):
             return True
         self.over_limit_c(m, "too many requests: the limit is a rate", delay)
         return False
+
+    cdef bint is_restored_c(self, Message m) except -1:
+        """Whether a message gives this side the state of a session of another host, which has
+        counted it."""
+        return type(self.session.route_of_c(m.ref)) is MemoryReply
 
     cdef int over_limit_c(self, Message m, str text, double delay) except -1:
         """Refuse a request that came ``delay`` seconds too early."""
@@ -160,6 +167,8 @@ cdef class DownstreamSide(Side):
         if self.skills is not None and not self.skills.admits(self, m):
             return 0
         if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
+            if self.state is not None:
+                self.state.heard(m)
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)

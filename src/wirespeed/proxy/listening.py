@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wirespeed.proxy.backend_config import BackendConfig
+    from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.lite import LiteFront
     from wirespeed.proxy.service import ProxyService
     from wirespeed.transport.address import Address
@@ -101,6 +102,13 @@ def routes(
                 for tool, path in one.lite_paths.items():
                     found[path] = services[one.name].lite(tool)
     return str(address), found
+
+
+def shared_at(config: ProxyConfig) -> str | None:
+    """Return the first listener over HTTP, without its path: other hosts reach its sessions. None:
+    there is none."""
+    found = (one.url for one in config.listeners if parse(one.url).is_http)
+    return next(map(base_of, found), None)
 
 
 @dataclass
@@ -210,7 +218,7 @@ class ProxyListeners:
         if not self._open:
             return moves
         wanted = {base: found for _, base, found in listeners}
-        bases = {number: _base(self._places[number]) for number in self._open}
+        bases = {number: base_of(self._places[number]) for number in self._open}
         new = [one for one in listeners if one[1] not in bases.values()]
         try:
             for number, base in bases.items():
@@ -265,7 +273,8 @@ def _place_of(address: Address) -> str | int:
     return address.file or address.port
 
 
-def _base(url: str) -> str:
+def base_of(url: str) -> str:
+    """Return a URL to listen at without its path."""
     address = parse(url)
     return str(msgspec.structs.replace(address, path="/") if address.has_paths else address)
 

@@ -9,15 +9,26 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.rates import Buckets, Rates
-from wirespeed.proxy.listening import Moves, ProxyListeners, Routes, options_of, routes
+from wirespeed.proxy.listening import (
+    Moves,
+    ProxyListeners,
+    Routes,
+    base_of,
+    options_of,
+    routes,
+    shared_at,
+)
 from wirespeed.proxy.merge.lists import ShownNames, names_of_tool
 from wirespeed.proxy.operation.meter import Meter
 from wirespeed.proxy.reload import Changes, IncomingServer, Reloads, compare, same_server
 from wirespeed.proxy.service import ProxyService, ServiceAttachments
 from wirespeed.transport.address import parse
+from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.token_buckets import TokenBuckets
 
 if TYPE_CHECKING:
@@ -80,6 +91,7 @@ class Proxy:
         self._coming: dict[str, IncomingServer] = {}
         self._whole = self._joined(config, self._services)
         self._adopt(config, self._services, self._whole)
+        self._shared_at = shared_at(config)
         self.listening = ProxyListeners(lambda: self.config.drain_delay)
         self._is_on_stdio = False
         self._reloading = asyncio.Lock()
@@ -245,13 +257,19 @@ class Proxy:
         if whole.config is None:
             whole.adopt(config, self.rates, None)
 
-    @property
-    def listen_fields(self) -> ListenFields:
-        """The options of all listeners, as the configuration says."""
-        return {
+    def listen_fields(self, url: str, given: ListenFields) -> ListenFields:
+        """Return the options of a listener, as the configuration says. ``given``: Those that are
+        set for the listener alone."""
+        found: ListenFields = {
             "slow_reader_timeout": self.config.slow_client_timeout,
             "on_refused": None if self._audit is None else self._note_refusal,
         }
+        found |= given
+        cluster = self.config.cluster
+        if cluster is not None and cluster.host_url and base_of(url) == self._shared_at:
+            http = found.get("http") or HttpOptions()
+            found["http"] = msgspec.structs.replace(http, host_url=cluster.host_url)
+        return found
 
     @property
     def admin_fields(self) -> ListenFields:
@@ -282,7 +300,11 @@ class Proxy:
         from wirespeed.transport.net.serve import serve_together
 
         places: list[Any] = [
-            (*self.routes(one.url), on_listening, {**self.listen_fields, **options_of(one)[0]})
+            (
+                *self.routes(one.url),
+                on_listening,
+                self.listen_fields(one.url, options_of(one)[0]),
+            )
             for one in self.config.listeners
         ]
         if self.config.admin is not None:

@@ -20,6 +20,7 @@ from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
 from wirespeed.proxy.names.watch import NameWatch
 from wirespeed.proxy.own_requests import modern_version, own_info
+from wirespeed.proxy.session_state import SessionState
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.shared_stores import SharedStores
     from wirespeed.proxy.supervision.supervisor import Supervisor
     from wirespeed.transport.http.exchange import HttpTarget
-    from wirespeed.transport.http.options import HttpOptions
+    from wirespeed.transport.http.options import HttpOptions, SessionDirectory
     from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
@@ -474,6 +475,8 @@ class ProxyService(HttpService):
         downstream.searches = searches
         downstream.allow(self.rates, self.access, self.meta_tools)
         downstream.watch(self.audit, self.tracer)
+        if self._stores is not None and self._stores.shares_sessions and not lane:
+            downstream.remember(SessionState())
         if self.audit is not None and self.audit.notes_sessions and not lane:
             self.audit.watch(downstream)
         make_link(downstream)
@@ -596,6 +599,25 @@ class ProxyService(HttpService):
         found = StreamableHttp(self, self._named(options), loop, pool)
         self._over_http.append(found)
         return found
+
+    def session_directory(self, url: str) -> SessionDirectory:
+        """What finds the sessions of other hosts, which reach this one at a URL. ValueError: the
+        proxy has no cluster."""
+        if self._stores is None:
+            raise ValueError("host_url needs a cluster")
+        return self._stores.session_hosts(url)
+
+    def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
+        """As `HttpService.session_messages`. A session whose server is its client's own stays."""
+        downstream: Downstream = connection
+        state: SessionState | None = downstream.state
+        if state is None or downstream.revision is None:
+            return None
+        if self.config is None:
+            moves = cast("Merged", self.assignment).may_move(downstream)
+        else:
+            moves = downstream.router.is_shared
+        return state.messages() if moves else None
 
     @property
     def sessions(self) -> list[Sessions[HttpSession]]:

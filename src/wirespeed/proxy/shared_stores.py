@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wirespeed.cluster.rates import RedisTokenBuckets
+from wirespeed.cluster.sessions import SessionHosts
 from wirespeed.cluster.store import Cluster
 from wirespeed.errors import ConfigError
 from wirespeed.proxy.operation.snapshot import StoreEntry
@@ -24,6 +25,7 @@ class SharedStores:
     Attributes:
         cluster: The connection to the store.
         buckets: The token buckets of clients.
+        shares_sessions: Whether any host answers requests of any session.
 
     Raises:
         ConfigError: The configuration is wrong, or the extra ``cluster`` is not installed.
@@ -44,11 +46,21 @@ class SharedStores:
             )
         except ValueError as exc:
             raise ConfigError(f"proxy.cluster: {exc}") from None
+        self.shares_sessions = config.host_url is not None
+        self._secret = secret
+        self._hosts: dict[str, SessionHosts] = {}  # by the URL of this host
         self._users: set[object] = set()
 
     def entry(self) -> StoreEntry:
         """The state of the store."""
         return StoreEntry(self.cluster.name, self.cluster.state, self.cluster.n_losses)
+
+    def session_hosts(self, url: str) -> SessionHosts:
+        """What finds the sessions of other hosts, which reach this one at a URL. ValueError: it is
+        not that of a host."""
+        if url not in self._hosts:
+            self._hosts[url] = SessionHosts(self.cluster, _NAME, url, secret=self._secret)
+        return self._hosts[url]
 
     def hold(self, user: object) -> None:
         """Keep the connection for one more user."""

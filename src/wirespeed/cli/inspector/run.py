@@ -199,9 +199,11 @@ class OtherClients:
         def announce(urls: tuple[str, ...]) -> None:
             complain(f"other clients: {urls[0]}", level="note")
 
-        fields = self.proxy.listen_fields
         try:
-            found: list[Any] = [(*self.proxy.routes(url), announce, fields) for url in self._urls]
+            found: list[Any] = [
+                (*self.proxy.routes(url), announce, self.proxy.listen_fields(url, {}))
+                for url in self._urls
+            ]
         except ValueError as exc:
             raise usage(f"--on: {exc}") from None
         self.proxy.listening.expect(self._urls)

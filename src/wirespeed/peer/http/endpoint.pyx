@@ -32,12 +32,15 @@ import logging
 import re
 from functools import partial
 
+import msgspec
+
 from wirespeed._core.reply_route import MemoryReply
 from wirespeed.errors import ProtocolError
 from wirespeed.peer.http.exchange import SESSION_OVER, dismiss_all, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sessions import SessionElsewhere, SessionLimit
+from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.transport.gate import Refused
 from wirespeed.transport.http.exchange import WrongWorker
@@ -63,6 +66,14 @@ cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
 logger = logging.getLogger("wirespeed.server")
 
 cdef object is_id = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9]{1,4}\.[A-Za-z0-9_-]{32}").fullmatch
+
+
+cdef bint is_unavailable(bytes answer) except -1:
+    """Whether an answer says that the server cannot serve now."""
+    try:
+        return msgspec.json.decode(answer)["error"]["code"] in codes.UNAVAILABLE
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return False
 
 
 cdef inline bint is_value(Span value, bytes text) noexcept:
@@ -480,8 +491,10 @@ cdef class StreamableHttp(HttpTarget):
         return found if isinstance(found, bool) else await self._adopt(exchange, id, found)
 
     async def _adopt(self, Exchange exchange, id, record):
-        """Make a session again from its record. Returns whether that succeeded."""
+        """Make a session again from its record. Returns whether that succeeded; None: it may later,
+        here or at another host."""
         cdef SessionConnection client
+        failure = None
         state = record.state
         session = self._open(id, state.streams, record.epoch)
         client = session.connection
@@ -493,10 +506,14 @@ cdef class StreamableHttp(HttpTarget):
             client.session.receive_message(message, reply)
             client.link.deliver()
             await asyncio.wait([answered], timeout=ADOPTION)
+            if client.revision is None:
+                failure = reply.data
+                break
         if client.revision is None or client.link is None:
             client.abort()
-            self.directory.ended(id, for_good=True)
-            return False
+            later = failure is None or is_unavailable(failure)
+            self.directory.ended(id, for_good=not later)
+            return None if later else False
         self.sessions.add(session, exchange.principal)
         return True
 

@@ -139,6 +139,11 @@ class Merged:
         """Answer a request, or pass it on. Returns None."""
         self._clients[downstream].route(message)
 
+    def may_move(self, downstream: Downstream) -> bool:
+        """Whether another host can go on with a client: it has used no server of its own."""
+        members = self._clients[downstream].members.values()
+        return all(member.is_shared for member in members)
+
     def server_of(self, name: str) -> str | None:
         """Return the server of a tool or prompt by its name. None: it says none, or several."""
         found = [one.service.name for one in self.offers if one.names.may_have(name)]

@@ -1,0 +1,207 @@
+"""Sessions of the proxy's clients that any host serves: passed on while their host lives, adopted
+when it is gone. The hosts are processes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.hosts import Visitor
+from lab.http import Peer
+from lab.principals import TOKENS
+from lab.proxy_hosts import proxies
+from lab.store import StoreServer
+
+pytestmark = [pytest.mark.own_environment, pytest.mark.compiled]
+
+
+def records(store: StoreServer) -> list[str]:
+    found: list[str] = store.ask("KEYS", "*{session*:*record")
+    return found
+
+
+async def saved(store: StoreServer, **fields: str) -> str:
+    """The key of the only record of a session, when it is there."""
+    while True:
+        keys = records(store)
+        if keys and all(store.ask("HGET", keys[0], name) == it for name, it in fields.items()):
+            return str(keys[0])
+        await asyncio.sleep(0.05)
+
+
+async def pid(one: Visitor, host: str, tool: str = "who") -> str:
+    """The process that answers."""
+    return await one.answer(host, tool)
+
+
+def server(folder: Path, isolation: str, **options: Any) -> dict[str, Any]:
+    target = {"command": sys.executable, "args": [str(folder / "tea.py")]}
+    return {**target, "proxy": {"isolation": isolation, **options}}
+
+
+async def heard(stream: Peer, opened: Any, n: int) -> list[Any]:
+    messages: list[Any] = await stream.until(opened, n)
+    return messages
+
+
+@pytest.mark.parametrize("isolation", ["shared", "pool", "session"])
+async def test_any_host_answers(tmp_path: Path, store_server: StoreServer, isolation: str) -> None:
+    cluster = {"url": store_server.url}
+    servers = {"tea": server(tmp_path, isolation)}
+    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+        one = Visitor(hosts)
+        assert (await one.initialize("a")).startswith("a.0.")
+        there = await pid(one, "a")
+        for host in "bab":
+            assert await pid(one, host) == there
+        streamed = await one.call("b", "who", steps=2)
+        assert streamed.is_stream and len(streamed.messages) == 3
+        get = await one.send("b", "GET", accept="text/event-stream")
+        opened = await get.head()
+        assert (await one.request("b", "resources/subscribe", uri="stock://tea")).status == 200
+        assert await one.answer("b", "sell") == "sold"
+        (found,) = await heard(get, opened, 1)
+        assert found["params"] == {"uri": "stock://tea"}
+        get.close()
+        assert (await one.ask("b", "DELETE")).status == 204
+        for host in "ab":
+            assert (await one.call(host, "who")).status == 404
+
+
+@pytest.mark.parametrize("isolation", ["shared", "pool"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_session_whose_host_is_gone(
+    tmp_path: Path, store_server: StoreServer, isolation: str, era: str
+) -> None:
+    """It goes on at another host, with its subscriptions, and at a server of that host."""
+    cluster = {"url": store_server.url}
+    servers = {"tea": {**server(tmp_path, isolation), "era": era}}
+    rate = {"requests": 1e-5, "burst": 30}
+    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster, rate=rate) as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        there = await pid(one, "a")
+        assert (await one.request("a", "logging/setLevel", level="debug")).status == 200
+        assert (await one.request("a", "resources/subscribe", uri="stock://tea")).status == 200
+        await asyncio.sleep(1.2)  # until the record has that
+        await saved(store_server, owner="a.0")
+        await hosts.kill("a")
+        assert await pid(one, "b") != there
+        get = await one.send("b", "GET", accept="text/event-stream")
+        opened = await get.head()
+        assert await one.answer("b", "sell") == "sold"
+        (found,) = await heard(get, opened, 1)
+        assert found["params"] == {"uri": "stock://tea"}
+        get.close()
+        assert (await one.ask("b", "DELETE")).status == 204
+
+
+async def test_a_server_of_the_client_ends_with_its_host(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    cluster = {"url": store_server.url}
+    servers = {"own": server(tmp_path, "session"), "tea": server(tmp_path, "shared")}
+    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+        one, two = Visitor(hosts), Visitor(hosts)
+        await one.initialize("a")
+        await two.initialize("a")
+        assert await pid(one, "a", "tea_who")
+        assert await pid(two, "a", "tea_who")
+        await asyncio.sleep(1.2)  # both have records
+        assert len(records(store_server)) == 2
+        assert await pid(two, "a", "own_who")
+        while len(records(store_server)) != 1:
+            await asyncio.sleep(0.05)
+        await hosts.kill("a")
+        assert await pid(one, "b", "tea_who")
+        assert (await two.call("b", "tea_who")).status == 404
+        del two.fields["mcp_session_id"]
+        await two.initialize("b")
+        assert await pid(two, "b", "own_who")
+
+
+async def test_a_session_is_of_its_principal(tmp_path: Path, store_server: StoreServer) -> None:
+    principals = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
+    cluster = {"url": store_server.url}
+    async with proxies(tmp_path, "a", "b", principals=principals, cluster=cluster) as hosts:
+        anne, bob = (Visitor(hosts, TOKENS[name]) for name in ("anne", "bob"))
+        bob.fields["mcp_session_id"] = await anne.initialize("a")
+        assert await anne.answer("b", "who")
+        assert (await bob.call("b", "who")).status == 404
+        assert (await Visitor(hosts).call("b", "who")).status == 401
+        await saved(store_server, owner="a.0")
+        await hosts.kill("a")
+        assert await anne.answer("b", "who")
+        assert (await bob.call("b", "who")).status == 404
+        for key in store_server.ask("KEYS", "*"):
+            assert "anne" not in key
+        key = await saved(store_server)
+        assert store_server.ask("HSTRLEN", key, "record") < 1000
+        assert "anne" not in key
+
+
+async def test_a_server_that_is_down_where_its_session_goes_on(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """The session waits for the server: it is not lost."""
+    cluster = {"url": store_server.url}
+    broken = tmp_path / "broken"
+    script = tmp_path / "maybe.py"
+    script.write_text(
+        f"import os, sys\nif os.path.exists({str(broken)!r}): sys.exit('broken')\n"
+        f"exec(open({str(tmp_path / 'tea.py')!r}).read())\n"
+    )
+    tea = {**server(tmp_path, "shared"), "args": [str(script)], "era": "legacy"}
+    servers = {"tea": tea, "other": server(tmp_path, "shared")}
+    async with proxies(tmp_path, "a", servers=servers, cluster=cluster) as hosts:
+        one = Visitor(hosts)
+        one.fields["path"] = "/servers/tea"
+        await one.initialize("a")
+        assert await one.answer("a", "who")
+        await saved(store_server, owner="a.0")
+        broken.touch()
+        await hosts.kill("a")
+        await hosts.start("b")
+        while (await one.call("b", "who")).status != 503:
+            await asyncio.sleep(0.1)
+        broken.unlink()
+        assert await one.answer("b", "who")
+
+
+async def test_a_drain_hands_sessions_over(tmp_path: Path, store_server: StoreServer) -> None:
+    cluster = {"url": store_server.url}
+    async with proxies(tmp_path, "a", "b", cluster=cluster, drainDelay=0.5) as hosts:
+        visitors = [Visitor(hosts) for _ in range(10)]
+        for one in visitors:
+            await one.initialize("a")
+            assert await one.answer("a", "who")
+        hosts.hosts["a"].signal(signal.SIGTERM)
+        while hosts.hosts["a"].process.poll() is None:
+            for one in visitors:
+                response = await one.call("b", "who")
+                assert response.status in (200, 503), response.body
+            await asyncio.sleep(0.05)
+        for one in visitors:
+            assert await one.answer("b", "who")
+
+
+async def test_workers_of_a_host(tmp_path: Path, store_server: StoreServer) -> None:
+    cluster = {"url": store_server.url}
+    async with proxies(tmp_path, "a", "b", cluster=cluster, words=("--workers", "2")) as hosts:
+        visitors: list[Visitor] = []
+        workers: set[str] = set()
+        while workers != {"0", "1"}:
+            visitors.append(Visitor(hosts))
+            workers.add((await visitors[-1].initialize("a")).split(".")[1])
+        for one in visitors:
+            for host in "abba":
+                assert await one.answer(host, "who")
+        while len(records(store_server)) != len(visitors):
+            await asyncio.sleep(0.05)
+        await hosts.kill("a")
+        for one in visitors:
+            assert await one.answer("b", "who")
