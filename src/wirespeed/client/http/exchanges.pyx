@@ -21,7 +21,7 @@ from wirespeed.transport.backoff import Backoff
 # further failure in a row, up to a maximum.
 RETRY = 1.0
 MAX_RETRY = 30.0
-# Failures in a row after which a response is given up.
+# Failures in a row after which a response, or an answer to a question, is given up.
 MAX_FAILURES = 6
 
 cdef object NO_HEADERS = {}
@@ -167,6 +167,14 @@ cdef class Post(ClientExchange):
         self.tries += 1
         self.waited += seconds
         self.later(seconds, self.send)
+
+    def repeat(self):
+        """The message was lost on its way: send it again later. Returns whether that is still worth
+        it."""
+        if self.tries >= MAX_FAILURES:
+            return False
+        self.put_off(Backoff(RETRY, MAX_RETRY).pause(self.tries))
+        return True
 
     @property
     def request(self):

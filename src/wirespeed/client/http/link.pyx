@@ -61,6 +61,9 @@ MAX_NOTES = 1000
 # How often a message may be put off by 429 or 503, and the seconds of all delays.
 MAX_TRIES = 3
 MAX_DELAY = 30.0
+ANSWER = "a response"
+# What the server waits for, and takes twice without harm: it is sent again when it is lost.
+REPEATED = (ANSWER, "notifications/cancelled")
 # Head fields of calls that are kept, by the name of the tool.
 MAX_NAMES = 4096
 
@@ -226,7 +229,7 @@ cdef class HttpLink(ExchangeLink):
         message = parse(line, max_depth=self.max_depth)
         method = message.method
         if method is None:
-            self.note_c(line, self.head_c("", message, None), "a response")
+            self.note_c(line, self.head_c("", message, None), ANSWER)
         elif message.kind_c == REQUEST:
             if method == "initialize":
                 self.begin_c()
@@ -577,6 +580,13 @@ cdef class HttpLink(ExchangeLink):
 
     cdef int noted_c(self, Post note, exc) except -1:
         """The POST of a notification or a response is over."""
+        if (
+            note.what in REPEATED
+            and not self.lost
+            and (exc is not None or note.status in BUSY)
+            and note.repeat()
+        ):
+            return 0
         self.notes.discard(note)
         if self.notes_over is not None and not self.notes and not self.notes_over.done():
             self.notes_over.set_result(None)

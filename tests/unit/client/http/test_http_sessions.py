@@ -13,7 +13,7 @@ from lab.wording import raises
 
 from wirespeed.client.connection.connection import ClientConnection
 from wirespeed.client.http import exchanges
-from wirespeed.errors import ConnectionLost, HttpStatusError, WirespeedError
+from wirespeed.errors import CallTimeout, ConnectionLost, HttpStatusError, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.types import ResourceUpdated, Resumed, ToolsChanged
@@ -613,3 +613,46 @@ async def test_notices_of_open_requests_after_a_session(caplog: Any) -> None:
             one.cancel()
         await asyncio.gather(held, second, return_exceptions=True)
     caplog.clear()
+
+
+# -- what the server waits for ---------------------------------------------------------------------
+
+
+async def test_an_answer_and_a_cancellation_that_are_lost_are_sent_again() -> None:
+    """Nobody else does: the server would wait for them, and the call for the server."""
+    asked: list[Exchange] = []
+
+    async def ask(exchange: Exchange, message: dict[str, Any]) -> None:
+        asked.append(exchange)
+        exchange.open()
+        question = {"message": "How many?", "requestedSchema": {"type": "object", "properties": {}}}
+        exchange.event({"id": "q-1", "method": "elicitation/create", "params": question})
+        await exchange.gone
+
+    async def take(exchange: Exchange, message: dict[str, Any]) -> None:
+        posts = [one for one in peer.exchanges if one.body == exchange.body]
+        if len(posts) == 1:
+            exchange.reply(502)
+        elif len(posts) == 2:
+            exchange.vanish()
+        else:
+            exchange.reply(202)
+            if message.get("id") == "q-1":
+                asked[0].answered("seven")
+
+    async def on_elicit(asked: Any) -> Any:
+        return {}
+
+    async def wait(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.open()
+        await exchange.gone
+
+    rules = {"tools/call:ask": ask, "tools/call:wait": wait, "": take}
+    async with (
+        legacy(**rules, **{"notifications/cancelled": take}) as peer,
+        peer.client(era="legacy", on_elicit=on_elicit) as client,
+    ):
+        assert (await client.call_tool("ask")).text == "seven"
+        with pytest.raises(CallTimeout):
+            await client.call_tool("wait", timeout=0.05)
+        await peer.got("notifications/cancelled", 3)
