@@ -8,6 +8,9 @@ import json
 import sys
 
 from wirespeed import Context, HttpOptions, HttpRequest, Server, User, run
+from wirespeed.cluster import Cluster, SessionHosts
+
+SECRET = b"s" * 16
 
 
 def serve(
@@ -17,8 +20,11 @@ def serve(
     *,
     workers: int = 1,
     tokens: dict[str, str] | None = None,
+    url: str | None = None,
+    without_store: float = 600.0,
 ) -> None:
-    server = Server("shop", cluster=store, state_secret=b"s" * 16)
+    cluster = Cluster(store)
+    server = Server("shop", cluster=cluster, state_secret=SECRET)
 
     @server.tool
     async def who(ctx: Context, steps: int = 0) -> str:
@@ -54,7 +60,11 @@ def serve(
     def authenticate(request: HttpRequest) -> User | bool:
         return next((User(who) for who, t in tokens.items() if t == request.token), False)
 
-    options = HttpOptions(name=name, host_url=f"http://127.0.0.1:{port}")
+    directory = SessionHosts(
+        cluster, "shop", url or f"http://127.0.0.1:{port}", secret=SECRET,
+        without_store=without_store,
+    )  # fmt: skip
+    options = HttpOptions(name=name, directory=directory)
 
     def listening(urls: tuple[str, ...]) -> None:
         sys.stdout.write("ready\n")

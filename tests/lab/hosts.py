@@ -87,11 +87,36 @@ class Deployment(Ways):
     async def start(self, *names: str, **options: Any) -> None:
         """Start hosts, and wait until they know each other."""
         for name in names:
-            given = {"store": self.store, **options}
-            self.hosts[name] = Host(self.folder, name, **given)
-            self.ports[name] = self.hosts[name].port
+            self._begin(name, name, options)
         for name in names:
             await self.hosts[name].ready()
+        await self.know_each_other()
+
+    async def begin(self, key: str, name: str, **options: Any) -> None:
+        """Start a host with a name, which has another key here."""
+        self._begin(key, name, options)
+        await self.hosts[key].ready()
+
+    def _begin(self, key: str, name: str, options: dict[str, Any]) -> None:
+        given = {"store": self.store, **options}
+        self.hosts[key] = Host(self.folder, name, **given)
+        self.ports[key] = self.hosts[key].port
+
+    async def know_each_other(self) -> None:
+        """Wait until each host has read which others live."""
+        from redis import Redis
+
+        with Redis.from_url(self.store, decode_responses=True, protocol=2) as store:
+            while True:
+                seen = {
+                    entry.split()[2] == store.hget(key.removesuffix("hosts") + "views", "newest")
+                    for key in store.keys("*{sessions1:*hosts")
+                    for member, entry in store.hgetall(key).items()
+                    if member
+                }
+                if False not in seen:
+                    return
+                await asyncio.sleep(0.05)
 
     async def kill(self, name: str) -> None:
         await self.hosts.pop(name).kill()

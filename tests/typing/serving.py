@@ -403,7 +403,9 @@ event_stores: list[EventStore] = [
     LogOfEvents(),
     server,  # type: ignore[list-item]
 ]
-hosts = SessionHosts(Cluster("redis://store"), "s", "https://10.0.0.5:8443", secret=b"x" * 16)
+hosts = SessionHosts(
+    Cluster("redis://store"), "s", "https://10.0.0.5:8443", secret=b"x" * 16, without_store=60
+)
 on_any_host = HttpOptions(directory=hosts)
 
 

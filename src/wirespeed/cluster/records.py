@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wirespeed.cluster.store import Cluster
 
 VERSION = 1
-_OWNER = re.compile(r"([A-Za-z0-9_-]{1,64}\.[0-9]{1,4})?")
+_OWNER = re.compile(r"([A-Za-z0-9_-]{1,64}@[0-9a-f]{8}\.[0-9]{1,4})?")
 
 # ARGV: owner, epoch, record, milliseconds. Returns 1; 0: another process owns it.
 _SAVE = Script(
@@ -88,8 +88,9 @@ class SessionRecord(msgspec.Struct, frozen=True):
     """A record.
 
     Attributes:
-        owner: The name of the host and the number of the worker that has the session, with a dot
-            between them; empty where nobody has it, and anybody may adopt it.
+        owner: The member that is the host (`wirespeed.cluster.presence`) and the number of the
+            worker that has the session, with a dot between them; empty where nobody has it, and
+            anybody may adopt it.
         epoch: How often the session has changed hands.
         state: What goes along with it.
     """

@@ -1,14 +1,13 @@
 """Sessions over HTTP that any host serves: a request of a session that another host has is passed
 on to that host, and its response is passed back; a session whose host is gone is adopted.
 
-Each living host has an entry in the store, which it renews every second: its name, with which the
-ids of its sessions begin, and the URL at which the other hosts reach it. Each host reads all
-entries with the same command. So no request waits for the store.
+The ids of its sessions begin with the name of a host. Each host knows where the others are
+(`wirespeed.cluster.presence`), so no request waits for the store.
 
-A session has one owner at most. An entry lives for `LIFETIME` after its renewal, and only then may
-others adopt. A host serves sessions that have a record for `LEASE` after a renewal, which is less.
-Where the store is gone for a majority of the hosts, nobody can adopt, and the lease goes on. A host
-that comes back after the end of its lease drops its sessions, and adopts those that are asked for.
+A session has one owner at most: a worker of a host, ``NAME@DIGEST.WORKER`` (the digest is that of
+the URL). It serves sessions that have a record while it has a lease, and only then may others
+adopt. A host that comes back after the end of its lease drops its sessions, and adopts those that
+are asked for.
 """
 
 from __future__ import annotations
@@ -18,19 +17,18 @@ import contextlib
 import hmac
 import logging
 import math
-import secrets
 import ssl as ssl_
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import structs
 
 from wirespeed._exports import set_public_home
-from wirespeed.cluster.clients import Script
 from wirespeed.cluster.passing import HOSTS_PATH, HostRequests
+from wirespeed.cluster.presence import HURRY, LIFETIME, RENEWAL, Presence, member_of
 from wirespeed.cluster.records import VERSION, SessionRecord, SessionRecords, SessionState
 from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
@@ -48,48 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.cluster")
 
-RENEWAL = 1.0  # seconds between two renewals of an entry
-HURRY = 0.2  # seconds, where the store is reached again
-LIFETIME = 4.0  # seconds of an entry
-LEASE = 3.5  # seconds after a renewal in which no other host takes this one for gone
+WITHOUT_STORE = 600.0  # seconds
 MAX_ELSEWHERE = 65_536  # sessions that have moved to another host, and where they are
 AT_ONCE = 256  # sessions in one round trip
-
-# ARGV: name, instance, URL, milliseconds of life (0: the host leaves). Returns whether this host
-# has the name, what changes when the store loses its data, for how many milliseconds it has not
-# changed, and the names and URLs of all other hosts that live. A process with the same name and URL
-# takes the place of an earlier one.
-_RENEW = Script(
-    """
-local key = KEYS[1] .. 'hosts'
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSETNX', key, '', string.format('%d %s', now, ARGV[2]))
-local data = redis.call('HGET', key, '')
-local found = {1, data, now - (tonumber(string.match(data, '^%d+')) or now)}
-local all = redis.call('HGETALL', key)
-for i = 1, #all, 2 do
-  local life, instance, url = string.match(all[i + 1], '^(%d+) (%S+) (%S+)$')
-  if all[i] ~= '' then
-    if not life or tonumber(life) <= now then
-      redis.call('HDEL', key, all[i])
-    elseif all[i] ~= ARGV[1] then
-      found[#found + 1] = all[i]
-      found[#found + 1] = url
-    elseif instance ~= ARGV[2] and url ~= ARGV[3] then
-      found[1] = 0
-    end
-  end
-end
-if found[1] == 1 and ARGV[4] == '0' then
-  redis.call('HDEL', key, ARGV[1])
-elseif found[1] == 1 then
-  redis.call('HSET', key, ARGV[1], string.format('%d %s %s', now + ARGV[4], ARGV[2], ARGV[3]))
-  redis.call('PEXPIRE', key, ARGV[4])
-end
-return found
-"""
-)
 
 
 class SessionEndpoint(Protocol):
@@ -130,6 +89,9 @@ class SessionHosts:
         ssl: The TLS context for the other hosts; by default it trusts the authorities of the
             system.
         limits: `Limits.max_message` bounds a response and an event.
+        without_store: Seconds for which sessions go on at their hosts while no host reaches the
+            store, and for which the sessions of a majority of the hosts that is gone at once are
+            not adopted.
 
     Attributes:
         path: The path at which a host answers the others.
@@ -147,29 +109,31 @@ class SessionHosts:
         secret: bytes,
         ssl: ssl_.SSLContext | None = None,
         limits: Limits | None = None,
+        without_store: float = WITHOUT_STORE,
     ) -> None:
         check_host_url(url)
+        if not LIFETIME <= without_store < math.inf:
+            raise ValueError(f"without_store must be seconds, at least {LIFETIME:.0f}")
         if len(secret) < MIN_SECRET:
             raise ValueError(f"the secret of SessionHosts has at least {MIN_SECRET} bytes")
         self.cluster = cluster
-        self.url = url
         self.path = HOSTS_PATH
-        self._base = cluster.base(f"sessions{VERSION}", name)
         self._key = hmac.digest(secret, b"wirespeed session hosts 1\0" + name.encode(), "sha256")
         self._records = SessionRecords(cluster, name, self._key)
-        self._instance = secrets.token_urlsafe(12)  # the same in all workers of a host
         self._requests = HostRequests(self._key, ssl, limits)
+        self._presence = Presence(
+            cluster,
+            cluster.base(f"sessions{VERSION}", name),
+            url,
+            self._requests,
+            without_store=without_store,
+            on_over=self._drop_sessions,
+            on_data_lost=self._save_all,
+        )
         self._quiet = RateLimitedLog(logger)
-        self._name = ""
-        self._worker = 0
-        self._n_workers = 1
         self._endpoints: set[SessionEndpoint] = set()
-        self._hosts: dict[str, str] = {}  # the URLs of the others, by their names
         self._elsewhere: OrderedDict[str, str] = OrderedDict()  # owners of sessions that moved
         self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
-        self._renewed = -math.inf
-        self._data = b""  # names the data of the store
-        self._unsure_until = -math.inf  # whether hosts that have no entry are gone
         self._looked = -math.inf  # at the sessions that were used
         self._announced = asyncio.Event()  # or it was tried
         self._opened = asyncio.Event()
@@ -183,18 +147,18 @@ class SessionHosts:
     def join(self, endpoint: SessionEndpoint, name: str) -> None:
         """Be a host with this name while an endpoint serves. Call it on the loop. ValueError:
         another endpoint of this process has another name."""
-        if self._endpoints and name != self._name:
+        if self._endpoints and name != self._presence.name:
             raise ValueError("the listeners of one host have one name: set HttpOptions.name")
         self._endpoints.add(endpoint)
-        self._name = name
         if self._task is None:
+            self._presence.begin(name)
             self.cluster.hold(self)
             self._task = asyncio.get_running_loop().create_task(self._renew_always())
 
     def share(self, worker: int, n: int) -> None:
         """This process is the worker with this number, of n."""
-        self._worker = worker
-        self._n_workers = n
+        self._presence.worker = worker
+        self._presence.n_workers = n
 
     async def announced(self) -> None:
         """Wait until the others can find this host, or the store does not answer."""
@@ -209,18 +173,12 @@ class SessionHosts:
         task, self._task = self._task, None
         task.cancel()
         await asyncio.wait([task])
-        self._hosts = {}
-        await self._requests.close()
         if self._work:
             await asyncio.wait(self._work)
         with contextlib.suppress(StoreUnavailable, ProtocolError):
-            await self._renew(0.0)
+            await self._presence.leave()
+        await self._requests.close()
         await self.cluster.release(self)
-
-    @property
-    def has_lease(self) -> bool:
-        """Whether no other host can have adopted the sessions of this one."""
-        return time.monotonic() - self._renewed < LEASE
 
     async def _renew_always(self) -> None:
         due = 0.0
@@ -228,10 +186,10 @@ class SessionHosts:
             try:
                 if time.monotonic() >= due:
                     due = time.monotonic() + RENEWAL
-                    await self._renew(LIFETIME)
+                    await self._presence.renew()
                 await self._save_used()
             except StoreUnavailable:  # the cluster logs it
-                if await self._others_reach_store():
+                if await self._presence.go_on():
                     self.cluster.hurry()
                     due = time.monotonic() + HURRY
             except ProtocolError as exc:
@@ -242,103 +200,58 @@ class SessionHosts:
                 async with asyncio.timeout(max(0.001, due - time.monotonic())):
                     await self._opened.wait()
 
-    async def _renew(self, life: float) -> None:
-        """Renew or remove the entry of this host, and read those of the others."""
-        since = time.monotonic()
-        is_own, data, age, *answer = await self.cluster.run(
-            _RENEW, self._base, self._name, self._instance, self.url, round(life * 1000)
-        )
-        hosts = self._valid(zip(answer[::2], answer[1::2], strict=True))
-        if not self.has_lease and self._renewed > 0:
-            logger.warning(
-                "no other host was sure of this one for %.1f s: its sessions end here, and can be "
-                "adopted",
-                since - self._renewed,
-            )
-            for endpoint in self._endpoints:
-                endpoint.drop_sessions()  # others may have adopted them
-        if self._data not in (b"", data):
-            logger.warning("the store has lost what it knew of hosts and sessions")
-            self._looked = -math.inf
-            self._saved = {id: (record, -math.inf) for id, (record, _) in self._saved.items()}
-        self._data = data
-        if is_own:
-            self._renewed = since
-        else:
-            self._quiet.log(
-                logging.WARNING,
-                "another host has the name %s, or had it until now: set HttpOptions.name",
-                self._name,
-            )
-        self._unsure_until = max(self._unsure_until, since + LIFETIME - age / 1000)
-        if since < self._unsure_until:
-            hosts = self._hosts | hosts  # those that live come back
-        self._hosts = hosts
-        await self._requests.close(but=hosts.values())
+    def _drop_sessions(self) -> None:
+        for endpoint in self._endpoints:
+            endpoint.drop_sessions()  # others may have adopted them
 
-    def _valid(self, entries: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-        hosts = {}
-        for name, url in entries:
-            try:
-                check_host_url(url.decode())
-                hosts[name.decode()] = url.decode()
-            except ValueError as exc:
-                self.cluster.log_refused("the entry of a host", str(exc))
-        return hosts
+    def _save_all(self) -> None:
+        self._looked = -math.inf
+        self._saved = {id: (record, -math.inf) for id, (record, _) in self._saved.items()}
 
-    async def _others_reach_store(self) -> bool:
-        """Ask the other hosts whether they reach the store. If none does, and a majority of all
-        hosts is reached, nobody adopts any session: those of this host go on."""
-        asked = time.monotonic()
-        answers = await asyncio.gather(*map(self._reaches_store, set(self._hosts.values())))
-        n_lost = 1 + answers.count(False)
-        if True not in answers and 2 * n_lost > 1 + len(answers) and self.has_lease:
-            self._renewed = asked
-        return True in answers
-
-    async def _reaches_store(self, url: str) -> bool | None:
-        """Return whether another host reaches the store; None: it does not answer."""
-        said = await self._requests.ask(url, RENEWAL / 2)
-        return None if said is None else {b"up": True, b"down": False}.get(said)
-
-    def state(self) -> bytes:
-        """Return what other hosts are told: ``up`` while the store answers, else ``down``. Their
-        sessions may go on then, so this host does not take them for gone at the store's return."""
-        if self.cluster.state == "up":
-            return b"up"
-        self._unsure_until = time.monotonic() + LIFETIME
-        return b"down"
+    def state(self, headers: Headers) -> bytes | int:
+        """Return what the host that asks is told, as of `Presence.state`, or the number of the
+        worker that it asks. ``headers``: Of its question."""
+        worker = self._requests.worker_of(headers) or 0
+        return self._presence.state() if worker == self._presence.worker else worker
 
     # -- whose session it is -----------------------------------------------------------------------
 
     @property
     def _own(self) -> str:
-        return f"{self._name}.{self._worker}"
+        return f"{self._presence.member}.{self._presence.worker}"
 
     def _owner_of(self, session_id: str) -> str:
         """The process that has a session, as far as that is known without the store."""
-        return self._elsewhere.get(session_id) or session_id.rpartition(".")[0]
+        owner = self._elsewhere.get(session_id)
+        if owner is not None:
+            return owner
+        name, _, rest = session_id.partition(".")
+        url = self._presence.hosts.get(name, self._presence.url)
+        return f"{member_of(name, url)}.{rest.partition('.')[0]}"
 
     def host_of(self, session_id: str, headers: Headers) -> str | int | None:
         """Return the URL of the other living host that has a session, or the number of the other
         worker of this host, as far as that is known without the store; None: it is not.
         ``headers``: Of the request, in which another host may name the worker."""
-        name, _, worker = self._owner_of(session_id).partition(".")
+        member, _, worker = self._owner_of(session_id).partition(".")
         number = self._requests.worker_of(headers)
-        if number is None and name != self._name:
-            return self._hosts.get(name)
+        if number is None and member != self._presence.member:
+            return self._presence.url_of(member)
         if number is None:
             number = int(worker)
-        return number if number != self._worker and number < self._n_workers else None
+        is_other = number != self._presence.worker and number < self._presence.n_workers
+        return number if is_other else None
 
     def _lives(self, owner: str) -> bool:
-        name, _, worker = owner.partition(".")
-        return name in self._hosts or (name == self._name and int(worker) < self._n_workers)
+        member, _, worker = owner.partition(".")
+        if member == self._presence.member:
+            return int(worker) < self._presence.n_workers
+        return self._presence.url_of(member) is not None
 
     def may_serve(self, session_id: str) -> bool:
         """Return whether this process may serve a session that it has: no other can have adopted
         it."""
-        return self.has_lease or session_id not in self._saved
+        return self._presence.has_lease or session_id not in self._saved
 
     async def find(
         self, session_id: str, principal: bytes | None, lost_by: str | None = None
@@ -353,19 +266,25 @@ class SessionHosts:
         while True:
             record = await self._records.find(session_id)
             # afterwards: a host that is not there now has lost all that it owned before
-            await self._renew(LIFETIME)
-            owner = session_id.rpartition(".")[0] if record is None else record.owner
+            await self._presence.renew()
+            owner = self._owner_of(session_id) if record is None else record.owner
             if record is not None and record.state.who != self._records.who(principal):
                 return False
-            if not self._lives(owner) and owner and time.monotonic() < self._unsure_until:
-                raise StoreUnavailable
+            member = owner.partition(".")[0]
+            is_own = member == self._presence.member
+            lives = self._lives(owner)
             if record is None:  # its host may be new, or write it later
-                return owner.partition(".")[0] in self._hosts and owner != lost_by
-            if owner not in (self._own, lost_by) and self._lives(owner):
+                if not lives and self._presence.is_unsure:
+                    raise StoreUnavailable
+                return lives and not is_own and owner != lost_by
+            if lives and owner not in (self._own, lost_by):
                 self._elsewhere[session_id] = owner
                 if len(self._elsewhere) > MAX_ELSEWHERE:
                     self._elsewhere.popitem(last=False)
                 return True
+            is_over = is_own or owner in ("", lost_by)
+            if not is_over and not await self._presence.is_gone(member):
+                raise StoreUnavailable
             taken = await self._records.take(session_id, record, self._own)
             if taken is not None:
                 self._saved[session_id] = taken, time.monotonic()

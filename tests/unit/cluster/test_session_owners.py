@@ -12,6 +12,8 @@ from lab.hosts import TOKENS, Visitor, deployed
 from lab.http import LEGACY, call
 from lab.store import Cable, MakeServer, StoreServer
 
+from wirespeed.cluster.presence import member_of
+
 pytestmark = pytest.mark.compiled
 
 
@@ -80,8 +82,8 @@ async def test_hosts_come_back_to_the_store_one_by_one(
         other_way.cut()
         # a host that none of them reaches, which has the store
         life = round(time.time() * 1000) + 60_000
-        store_server.ask("HSET", key, "x", f"{life} x http://127.0.0.1:9")
-        store_server.ask("PEXPIRE", key, 60_000)
+        url = "http://127.0.0.1:9"
+        store_server.ask("HSET", key, member_of("x", url), f"{life} 60000 1 1 1 x {url}")
         until = time.monotonic() + 5
         while time.monotonic() < until:
             assert await one.answer("a", "who") == "a"
@@ -139,9 +141,11 @@ async def test_another_client_that_asks_for_a_session(
         anne, bob = (Visitor(hosts, TOKENS[name]) for name in ("anne", "bob"))
         bob.fields["mcp_session_id"] = await anne.initialize("a")
         await n_saved(store, 1)
+        port = hosts.hosts["a"].port
         await hosts.kill("a")
         (key,) = store.ask("KEYS", "*{sessions1:*hosts")
-        while store.ask("HEXISTS", key, "a"):
+        entry = store.ask("HGET", key, member_of("a", f"http://127.0.0.1:{port}"))
+        while round(time.time() * 1000) < int(entry.split()[0]):
             await asyncio.sleep(0.05)
         assert store.process is not None
         store.process.send_signal(signal.SIGSTOP)
@@ -213,8 +217,11 @@ async def test_entries_of_others_in_the_store(tmp_path: Path, store_server: Stor
             ("x", "nothing"),
             ("\xff", "http://127.0.0.1:9"),
             ("y", "ftp://127.0.0.1"),
+            ("z@00000000", "http://127.0.0.1:9"),
         ):
-            store_server.ask("HSET", key, name.encode("latin-1"), f"99999999999999 i {url}")
+            entry = f"99999999999999 60000 1 1 1 i {url}"
+            store_server.ask("HSET", key, name.encode("latin-1"), entry)
+            store_server.ask("HSET", key, name.encode("latin-1") + b"1", "junk")
         await asyncio.sleep(1.5)
         x = Visitor(hosts)
         x.fields["mcp_session_id"] = "x.0." + "A" * 32

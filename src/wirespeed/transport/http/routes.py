@@ -13,7 +13,7 @@ from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
 from wirespeed.transport.gate import NOBODY, Admission, Gate, Refused, authority_of, bearer
-from wirespeed.transport.http.exchange import Exchange, HttpTarget
+from wirespeed.transport.http.exchange import Exchange, HttpTarget, WrongWorker
 from wirespeed.transport.http.options import HttpOptions, RouteHandler, SessionDirectory
 from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.options import (
@@ -191,7 +191,10 @@ class HostsTarget(HttpTarget):
         return admitted
 
     def take(self, exchange: Exchange, body: bytes) -> None:
-        send(exchange, HttpResponse(200, self._directory.state()))
+        said = self._directory.state(exchange.headers)
+        if isinstance(said, int):
+            raise WrongWorker(said)
+        send(exchange, HttpResponse(200, said))
 
 
 class DocumentTarget(HttpTarget):

@@ -1,0 +1,386 @@
+"""Which hosts of a deployment live, and which of them may go on with what they own.
+
+Each living host has an entry in the store, which each of its workers renews every second. A host
+is a *member* by its name and its URL. The hosts whose entries live at a renewal are its *view*: the
+store numbers the views, and each entry says which views its workers can have.
+
+A host owns what it owns for `LEASE` after a renewal, and its entry lives longer: `LIFETIME`. While
+the store is gone, the lease goes on as long as a strict majority of the view says that it does not
+reach the store, neither by itself nor through others, for ``without_store`` seconds at most. A host
+that reaches the store takes another one for gone when so many hosts of each possible view say
+that they did not say so for `LIFETIME` that the others are no majority.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from wirespeed.cluster.clients import Script
+from wirespeed.cluster.passing import HostRequests
+from wirespeed.cluster.store import Cluster
+from wirespeed.transport.http.options import check_host_url
+from wirespeed.transport.rate_limited_log import RateLimitedLog
+
+logger = logging.getLogger("wirespeed.cluster")
+
+RENEWAL = 1.0  # seconds between two renewals of an entry
+HURRY = 0.2  # seconds, where the store is reached again, and between two counts of hosts
+LIFETIME = 4.0  # seconds of an entry
+LEASE = 3.5  # seconds after a renewal in which no other host takes this one for gone
+ANSWERED_IN = 0.4  # seconds for the answers that are counted; below `LIFETIME` - `LEASE`
+MAX_GONE = 1024  # hosts that are known to be gone
+_STATES = (b"up", b"up back", b"told", b"told back", b"down")
+
+# ARGV: member, worker, number of workers, instance, URL, data and number of the worker's view,
+# milliseconds of life (0: the host leaves), of ``without_store`` and of an entry at its end. An
+# entry is "end without_store oldest newest seen instance URL": the numbers of views that its
+# workers can have, and those that they had, by worker (0: not known; LEFT: it has left). Returns
+# whether this host has its name, what changes when the store loses its data, for how many
+# milliseconds it has not changed, the number of the view, and the members and URLs of all other
+# hosts that live. A process with the same name and URL takes the place of an earlier one.
+_RENEW = Script(
+    """
+local key, views = KEYS[1] .. 'hosts', KEYS[1] .. 'views'
+local member, worker, instance, life = ARGV[1], ARGV[2] + 1, ARGV[4], tonumber(ARGV[8])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function number(n) return string.format('%.0f', n) end
+redis.call('HSETNX', key, '', number(now) .. ' ' .. instance)
+local data = redis.call('HGET', key, '')
+local name, own, oldest, living = string.match(member, '^[^@]*'), '', math.huge, {}
+local found = {1, data, now - (tonumber(string.match(data, '^%d+')) or now), 0}
+local all = redis.call('HGETALL', key)
+for i = 1, #all, 2 do
+  local other = all[i]
+  if other ~= '' then
+    local ends, kept, first, url =
+      string.match(all[i + 1], '^(%d+) (%d+) (%d+) %d+ %S+ %S+ (%S+)$')
+    if not ends or ends + kept + ARGV[10] <= now then
+      redis.call('HDEL', key, other)
+    else
+      oldest = math.min(oldest, tonumber(first))
+      if other == member then
+        own = all[i + 1]
+      elseif tonumber(ends) > now then
+        living[#living + 1] = other
+        found[#found + 1] = other
+        found[#found + 1] = url
+        if string.match(other, '^[^@]*') == name then found[1] = 0 end
+      end
+    end
+  end
+end
+local seen, ends, had, by = {}, string.match(own, '^(%d+) %d+ %d+ %d+ (%S+) (%S+) ')
+if by == instance then
+  for one in string.gmatch(had, '%d+') do seen[#seen + 1] = tonumber(one) end
+end
+while #seen < tonumber(ARGV[3]) do seen[#seen + 1] = 0 end
+if life == 0 then seen[worker] = LEFT end
+local stays = math.min(unpack(seen)) < LEFT
+if found[1] == 1 and stays then
+  living[#living + 1] = member
+elseif found[1] == 1 then
+  redis.call('HDEL', key, member)
+end
+table.sort(living)
+local view = table.concat(living, ' ')
+local newest = tonumber(redis.call('HGET', views, 'newest') or 0)
+if newest == 0 or redis.call('HGET', views, number(newest)) ~= view then
+  newest = newest + 1
+  redis.call('HSET', views, 'newest', newest, number(newest), view)
+  local first = tonumber(redis.call('HGET', views, 'oldest') or 1)
+  while first < math.min(oldest, newest) do
+    redis.call('HDEL', views, number(first))
+    first = first + 1
+  end
+  redis.call('HSET', views, 'oldest', number(first))
+end
+found[4] = newest
+if found[1] == 1 and stays then
+  if life > 0 then
+    ends = number(now + life)
+    seen[worker] = (ARGV[6] == '' and newest) or (ARGV[6] == data and tonumber(ARGV[7])) or 0
+  end
+  local least = number(math.min(unpack(seen)))
+  for i = 1, #seen do seen[i] = number(seen[i]) end
+  redis.call('HSET', key, member, table.concat({ends or number(now), ARGV[9], least,
+    number(newest), table.concat(seen, ','), instance, ARGV[5]}, ' '))
+end
+local kept = ARGV[9] + ARGV[10] + life
+for _, one in ipairs({key, views}) do
+  if redis.call('PTTL', one) < kept then redis.call('PEXPIRE', one, number(kept)) end
+end
+return found
+""".replace("LEFT", "9000000000000000")
+)
+# ARGV: member. Returns the time, for how many milliseconds the store has not lost its data, all
+# members and their entries, and the views that the member can have.
+_LOOK = Script(
+    """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local data = redis.call('HGET', KEYS[1] .. 'hosts', '') or ''
+local entry = redis.call('HGET', KEYS[1] .. 'hosts', ARGV[1]) or ''
+local age = now - (tonumber(string.match(data, '^%d+')) or now)
+local found = {now, age, redis.call('HGETALL', KEYS[1] .. 'hosts')}
+local oldest, newest = string.match(entry, '^%d+ %d+ (%d+) (%d+) ')
+for n = tonumber(oldest or 0), tonumber(newest or -1) do
+  found[#found + 1] = redis.call('HGET', KEYS[1] .. 'views', string.format('%.0f', n)) or ''
+end
+return found
+"""
+)
+
+
+class _View(NamedTuple):
+    """The hosts that lived at a renewal of this one."""
+
+    data: bytes  # names the data of the store
+    number: int
+    others: dict[str, str]  # their URLs, by member
+
+
+@lru_cache(4096)
+def member_of(name: str, url: str) -> str:
+    """Return what stands for a host in the store: its name, and a digest of its URL."""
+    return f"{name}@{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+
+
+class Presence:
+    """The living hosts, and the lease of this one.
+
+    Args:
+        cluster: The store.
+        base: Of the keys.
+        url: Of this host.
+        requests: Asks the others.
+        without_store: The most seconds for which the lease goes on without the store.
+        on_over: Called after the end of a lease, before the next one begins: others may own now
+            what this host owned.
+        on_data_lost: Called when the store has lost its data.
+
+    Attributes:
+        url: As above.
+        name: Of this host.
+        member: This host in the store.
+        worker, n_workers: The number of this process among those of the host.
+        hosts: The URLs of the others, by their names.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        base: str,
+        url: str,
+        requests: HostRequests,
+        *,
+        without_store: float,
+        on_over: Callable[[], None],
+        on_data_lost: Callable[[], None],
+    ) -> None:
+        self.url = url
+        self.name = self.member = ""
+        self.worker = 0
+        self.n_workers = 1
+        self.hosts: dict[str, str] = {}
+        self._cluster = cluster
+        self._base = base
+        self._requests = requests
+        self._without_store = without_store
+        self._on_over = on_over
+        self._on_data_lost = on_data_lost
+        self._instance = secrets.token_urlsafe(12)  # the same in all workers of a host
+        self._quiet = RateLimitedLog(logger)
+        self._view = _View(b"", 0, {})
+        self._renewed = -math.inf
+        self._lease = -math.inf  # since when: a renewal, or an answer of the others
+        self._unsure_until = -math.inf  # whether hosts that have no entry are gone
+        self._silent_until = -math.inf  # this one may be among those with which another goes on
+        self._is_told = False  # without the store: another host said last that it reaches it
+        self._counts: dict[str, asyncio.Task[bool]] = {}  # by member
+        self._gone: dict[str, bytes] = {}  # the last entries of members that are gone
+
+    def begin(self, name: str) -> None:
+        """Be a host with this name."""
+        self.name = name
+        self.member = member_of(name, self.url)
+        self._silent_until = time.monotonic() + LIFETIME  # a process before this one may be
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether no other host can have what this one owns."""
+        now = time.monotonic()
+        return now - self._lease < LEASE and now - self._renewed < self._without_store
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether a host may live though it has no entry: the store has lost its data."""
+        return time.monotonic() < self._unsure_until
+
+    def url_of(self, member: str) -> str | None:
+        """Return the URL of another host that lives; None: it does not."""
+        url = self.hosts.get(member.partition("@")[0], "")
+        return url if member == member_of(member.partition("@")[0], url) else None
+
+    async def leave(self) -> None:
+        """Take this process out of the store. StoreUnavailable, ProtocolError as of
+        `Cluster.run`."""
+        self.hosts = {}
+        if self._counts:
+            await asyncio.wait(self._counts.values())
+        await self._run_renewal(0.0)
+
+    async def renew(self) -> None:
+        """Renew the entry of this host, and read those of the others. StoreUnavailable,
+        ProtocolError as of `Cluster.run`."""
+        since = time.monotonic()
+        is_own, data, age, number, *answer = await self._run_renewal(LIFETIME)
+        self._is_told = False
+        others = self._valid(zip(answer[::2], answer[1::2], strict=True))
+        if not self.has_lease and self._renewed > 0:
+            logger.warning(
+                "no other host was sure of this one for %.1f s: its sessions end here, and can be "
+                "adopted",
+                since - self._lease,
+            )
+            self._on_over()
+        if self._view.data not in (b"", data):
+            logger.warning("the store has lost what it knew of hosts and sessions")
+            self._on_data_lost()
+        if is_own:
+            self._renewed = max(self._renewed, since)
+            self._lease = max(self._lease, since)
+            if data != self._view.data or number >= self._view.number:
+                self._view = _View(data, number, others)
+        else:
+            self._quiet.log(
+                logging.WARNING,
+                "another host has the name %s, or had it until now: set HttpOptions.name",
+                self.name,
+            )
+        self._unsure_until = max(self._unsure_until, since + LIFETIME - age / 1000)
+        hosts = {member.partition("@")[0]: url for member, url in others.items()}
+        if self.is_unsure:
+            hosts = self.hosts | hosts  # those that live come back
+        self.hosts = hosts
+        await self._requests.close(but=hosts.values())
+
+    async def _run_renewal(self, life: float) -> list[Any]:
+        found: list[Any] = await self._cluster.run(
+            _RENEW,
+            self._base,
+            self.member,
+            self.worker,
+            self.n_workers,
+            self._instance,
+            self.url,
+            self._view.data,
+            self._view.number,
+            _ms(life),
+            _ms(self._without_store),
+            _ms(2 * LIFETIME),
+        )
+        return found
+
+    def _valid(self, entries: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+        others = {}
+        for member, url in entries:
+            try:
+                name, where = member.decode().partition("@")[0], url.decode()
+                check_host_url(where)
+                if member_of(name, where).encode() != member:
+                    raise ValueError("its name is not that of its URL")
+                others[member.decode()] = where
+            except ValueError as exc:
+                self._cluster.log_refused("the entry of a host", str(exc))
+        return others
+
+    # -- without the store -------------------------------------------------------------------------
+
+    async def go_on(self) -> bool:
+        """Go on without the store, if a majority of the hosts does not reach it either, nor any
+        that is asked. Return whether another host reaches it."""
+        asked = time.monotonic()
+        answers = await self._ask(self._view.others, RENEWAL)
+        self._is_told = any(said.startswith(b"up") for said in answers.values())
+        n_lost = 1 + list(answers.values()).count(b"down")
+        if not self._is_told and 2 * n_lost > 1 + len(self._view.others) and self.has_lease:
+            self._lease = asked
+        return self._is_told
+
+    async def _ask(self, urls: Mapping[str, str], seconds: float) -> dict[str, bytes]:
+        """Return what hosts say, of those that answer in time, by member."""
+        asks = [self._requests.ask(url, seconds) for url in urls.values()]
+        answers = zip(urls, await asyncio.gather(*asks), strict=True)
+        return {member: said for member, said in answers if said in _STATES}
+
+    def state(self) -> bytes:
+        """Return what other hosts are told: ``up``, if this one reaches the store; ``told``, if
+        another one does that it reaches; else ``down``. For `LIFETIME` after this one has said
+        ``down``, ``back`` stands behind the others: who heard the word may go on for `LEASE`."""
+        now = time.monotonic()
+        is_up = self._cluster.state == "up"
+        if not is_up and not self._is_told:
+            self._silent_until = now + LIFETIME
+            return b"down"
+        return (b"up" if is_up else b"told") + (b" back" if now < self._silent_until else b"")
+
+    # -- hosts without a living entry --------------------------------------------------------------
+
+    async def is_gone(self, member: str) -> bool:
+        """Return whether a host without a living entry owns nothing more. StoreUnavailable,
+        ProtocolError as of `Cluster.run`."""
+        task = self._counts.get(member)
+        if task is None:
+            loop = asyncio.get_running_loop()
+            task = self._counts[member] = loop.create_task(self._count(member))
+            task.add_done_callback(lambda _: loop.call_later(HURRY, self._counts.pop, member, None))
+        return await asyncio.shield(task)
+
+    async def _count(self, member: str) -> bool:
+        now, age, words, *views = await self._cluster.run(_LOOK, self._base, member)
+        entries = dict(zip(words[::2], words[1::2], strict=True))
+        entry = entries.get(member.encode())
+        if not entry:  # nobody knows which hosts it knew
+            return bool(age > _ms(self._without_store + LIFETIME))
+        if self._gone.get(member) == entry:
+            return True
+        ends, without_store, *_ = entry.decode().split(" ")
+        if now < int(ends):
+            return False
+        if now < int(ends) + int(without_store):
+            possible = [set(view.decode().split()) for view in views]
+            asked = time.monotonic()
+            urls = self._valid((one, text.split(b" ")[-1]) for one, text in entries.items() if one)
+            sure = await self._sure(set().union(*possible), member, urls)
+            in_time = time.monotonic() - asked < LIFETIME - LEASE
+            if not in_time or not possible:
+                return False
+            if not all(view and 2 * len(view - sure) <= len(view) for view in possible):
+                return False
+        if len(self._gone) > MAX_GONE:
+            self._gone.clear()
+        self._gone[member] = entry  # it owns nothing more before it has another entry
+        return True
+
+    async def _sure(self, members: set[str], gone: str, urls: dict[str, str]) -> set[str]:
+        """Return those of some members with whom nobody goes on; none, if the one that seems to be
+        gone reaches the store."""
+        asked = {member: urls[member] for member in members & urls.keys() - {self.member}}
+        answers = await self._ask(asked, ANSWERED_IN)
+        if answers.pop(gone, b"").startswith(b"up"):
+            return set()
+        answers[self.member] = self.state()
+        return {member for member, said in answers.items() if said in (b"up", b"told")}
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
