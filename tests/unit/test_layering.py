@@ -133,6 +133,7 @@ INSIDE = {
         clients
         store
         events nonces rates tasks records passing
+        presence
         sessions
     """,
     "skills": """
