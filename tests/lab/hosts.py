@@ -103,20 +103,7 @@ class Deployment(Ways):
         self.ports[key] = self.hosts[key].port
 
     async def know_each_other(self) -> None:
-        """Wait until each host has read which others live."""
-        from redis import Redis
-
-        with Redis.from_url(self.store, decode_responses=True, protocol=2) as store:
-            while True:
-                seen = {
-                    entry.split()[2] == store.hget(key.removesuffix("hosts") + "views", "newest")
-                    for key in store.keys("*{sessions1:*hosts")
-                    for member, entry in store.hgetall(key).items()
-                    if member
-                }
-                if False not in seen:
-                    return
-                await asyncio.sleep(0.05)
+        await acquainted(self.store)
 
     async def kill(self, name: str) -> None:
         await self.hosts.pop(name).kill()
@@ -126,6 +113,23 @@ class Deployment(Ways):
         for host in self.hosts.values():
             host.signal(signal.SIGCONT)
             await host.kill()
+
+
+async def acquainted(url: str) -> None:
+    """Wait until each host of the sessions in a store has read which others live."""
+    from redis import Redis
+
+    with Redis.from_url(url, decode_responses=True, protocol=2) as store:
+        while True:
+            seen = {
+                entry.split()[2] == store.hget(key.removesuffix("hosts") + "views", "newest")
+                for key in store.keys("*{sessions1:*hosts")
+                for member, entry in store.hgetall(key).items()
+                if member
+            }
+            if False not in seen:
+                return
+            await asyncio.sleep(0.05)
 
 
 class Visitor:

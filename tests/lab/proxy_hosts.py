@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from lab.hosts import Ways
+from lab.hosts import Ways, acquainted
 from lab.process import free_port
 from lab.raw import FOREVER, surroundings
 
@@ -138,6 +138,8 @@ class ProxyHosts(Ways):
             self.hosts[name] = ProxyHost(self.folder, name, port, config, *words)
         for name in names:
             await self.hosts[name].until_said("serving ")
+        if "cluster" in self.options:
+            await acquainted(self.options["cluster"]["url"])
 
     async def kill(self, name: str) -> None:
         """End all processes of a host."""
