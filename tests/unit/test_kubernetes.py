@@ -54,8 +54,8 @@ def environment(name: str, store: str) -> dict[str, str]:
     for one in CONTAINERS[name]["env"]:
         source = one["valueFrom"]
         if "fieldRef" in source:
-            assert source["fieldRef"]["fieldPath"] == "status.podIP"
-            found[one["name"]] = "127.0.0.1"
+            of_pod = {"status.podIP": "127.0.0.1", "metadata.name": f"{name}-5d4f-x2"}
+            found[one["name"]] = of_pod[source["fieldRef"]["fieldPath"]]
         else:
             key = source["secretKeyRef"]
             secrets = {"store": store, **SECRETS[key["name"]]}
@@ -136,7 +136,7 @@ def test_the_file_of_the_proxy(tmp_path: Path) -> None:
     config = load(proxy_file(tmp_path), environment("gateway", "redis://127.0.0.1"))
     (backend,) = config.backends
     assert backend.resolve == "a" and backend.target.url == "http://mill:8000/mcp"
-    assert config.cluster is not None
+    assert config.cluster is not None and config.cluster.host_url == "http://127.0.0.1:8765"
     service = of_kind("Service")["mill"]["spec"]
     assert service["ports"][0]["port"] == 8000
 

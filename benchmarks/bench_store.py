@@ -1,0 +1,448 @@
+"""What does the store of several hosts take? `docs/explanation/capacity.md` is made of its figures.
+
+``operations``: for each operation of a host, the processor time of the store and of the host, how
+many a second one store does, and the bytes that stay. Twenty are asked at once, as a busy host
+does.
+
+``sessions``: many sessions that do nothing, opened at two hosts: the memory of the store and of
+the hosts, and the time until all records are written. Then one host is killed and started again:
+its start, and the first requests of a thousand of its sessions, which it adopts.
+
+Needs a ``redis-server`` (or $WIRESPEED_REDIS), and Linux. ``python benchmarks/bench_store.py
+[operations|sessions] [--sessions N] [--json FILE]``.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from bench_footprint import resident
+from redis import Redis
+
+from wirespeed import HttpOptions, Server
+from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore, RedisTokenBuckets
+from wirespeed.cluster.nonces import RedisSingleUse
+from wirespeed.cluster.records import SessionRecord, SessionRecords, SessionState
+from wirespeed.cluster.sessions import _RENEW
+from wirespeed.tasks.model import Task, new_task_id
+
+SECRET = b"of a benchmark only"
+AT_ONCE = 20
+N = 20_000  # operations of a kind
+ROUNDS = 5
+HOSTS = (3, 30, 100, 300, 1000)
+CONNECTIONS = 32
+RESUMED = 1_000
+
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}},
+    "clientInfo": {"name": "example-client", "version": "1.0.0"},
+}
+MESSAGES = tuple(
+    json.dumps({"jsonrpc": "2.0", **one}).encode()
+    for one in (
+        {"id": 0, "method": "initialize", "params": HELLO},
+        {"method": "notifications/initialized"},
+    )
+)
+
+
+class Store:
+    """A store of this machine, which keeps nothing on disk."""
+
+    def __init__(self) -> None:
+        program = os.environ.get("WIRESPEED_REDIS") or shutil.which("redis-server")
+        if program is None:
+            sys.exit("there is no redis-server")
+        self.port = free_port()
+        self._folder = tempfile.TemporaryDirectory()
+        self._process = subprocess.Popen(
+            [
+                *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""),
+                *("--dir", self._folder.name),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        self.client = Redis(port=self.port)
+        until = time.monotonic() + 10
+        while True:
+            try:
+                self.client.ping()
+                break
+            except Exception:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def seconds(self) -> float:
+        """The processor time of the thread that runs commands."""
+        found: Any = self.client.info("cpu")
+        return sum(float(found[f"used_cpu_{one}_main_thread"]) for one in ("user", "sys"))
+
+    @property
+    def used(self) -> int:
+        """The bytes of the data."""
+        found: Any = self.client.info("memory")
+        return int(found["used_memory"])
+
+    @property
+    def resident(self) -> int:
+        return resident(self._process.pid)
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def own_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+# -- operations ------------------------------------------------------------------------------------
+
+
+async def measured(
+    store: Store, operation: Callable[[int], Awaitable[Any]], n: int = N
+) -> dict[str, float]:
+    """Run an operation n times, some at once."""
+    numbers = iter(range(n))
+
+    async def work() -> None:
+        for i in numbers:
+            await operation(i)
+
+    used, seconds, own, began = store.used, store.seconds, own_seconds(), time.perf_counter()
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    elapsed = time.perf_counter() - began
+    taken = store.seconds - seconds
+    return {
+        "store_us": round(taken / n * 1e6, 2),
+        "host_us": round((own_seconds() - own) / n * 1e6, 2),
+        "a_second": round(n / taken),
+        "here_a_second": round(n / elapsed),
+        "bytes": round((store.used - used) / n),
+    }
+
+
+async def operations(store: Store) -> dict[str, dict[str, float]]:
+    """Return the medians of some rounds."""
+    rounds = []
+    for _ in range(ROUNDS):
+        store.client.flushall()
+        rounds.append(await one_round(store))
+    return {
+        name: {key: statistics.median(one[name][key] for one in rounds) for key in figures}
+        for name, figures in rounds[0].items()
+    }
+
+
+async def one_round(store: Store) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    cluster = Cluster(store.url, store_timeout=30.0)
+
+    async def take(name: str, operation: Callable[[int], Awaitable[Any]], n: int = N) -> None:
+        found[name] = await measured(store, operation, n)
+        print(f"{name:32} {found[name]}", file=sys.stderr)
+
+    async with cluster:
+        records = SessionRecords(cluster, "mill", b"k" * 32)
+        await records.find("none")
+        record = SessionRecord("a.0", 0, SessionState(1, b"w" * 32, "s" * 22, MESSAGES))
+        ids = [f"a.0.{i:032x}" for i in range(N)]
+        await take("session: write", lambda i: records.save(ids[i], record, 2250.0))
+        await take("session: renew", lambda i: records.save(ids[i], record, 2250.0))
+        await take("session: find", lambda i: records.find(ids[i]))
+        await take("session: take over", lambda i: records.take(ids[i], record, "b.0"))
+        store.client.flushall()
+        for n in HOSTS:
+            base = cluster.base("sessions1", f"mill{n}")
+
+            def renew(i: int, n: int = n, base: str = base) -> Awaitable[Any]:
+                name, url = f"host{i % n}", f"http://10.0.{i % n // 250}.{i % n % 250}:8000"
+                return cluster.run(_RENEW, base, name, "i" * 16, url, 600_000)
+
+            for i in range(n):
+                await renew(i)
+            await take(f"entry of a host, of {n}", renew, max(2 * n, 2000))
+        store.client.flushall()
+        events = RedisEventStore(cluster, "mill", max_bytes=1 << 40)
+        for size in (200, 2000):
+
+            def append(i: int, size: int = size) -> Awaitable[None]:
+                return events.append(f"{size}-{i % 2000}", i // 2000 + 1, b"x" * size)
+
+            await take(f"event of {size} bytes", append)
+        store.client.flushall()
+        once = RedisSingleUse(cluster, "mill")
+        await take("single use", lambda i: once.use("state", i.to_bytes(16, "big"), 600))
+        store.client.flushall()
+        buckets = RedisTokenBuckets(cluster, "mill", secret=SECRET)
+        await take("token of a rate", lambda i: buckets.delay(f"user{i}", 0.001, 10))
+        store.client.flushall()
+        tasks = RedisTaskStore(cluster, "mill", secret=SECRET, max_tasks=10**9)
+        await tasks.open()
+        owners = [tasks.owner_of(b"%d" % i) for i in range(N)]
+        made = [
+            Task(id=new_task_id(), owner=owners[i], created=1000, updated=1000) for i in range(N)
+        ]
+        await take("task: create", lambda i: tasks.create(made[i]))
+        await take("task: read", lambda i: tasks.get(made[i].id))
+        await tasks.close()
+    return found
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def host(name: str, port: int, store: str) -> None:
+    """Be a host. It writes a line when it listens."""
+    server = Server("mill", cluster=store, state_secret=SECRET)
+
+    @server.tool
+    async def who() -> str:
+        return name
+
+    options = HttpOptions(
+        name=name,
+        host_url=f"http://127.0.0.1:{port}",
+        response="json",
+        max_sessions=1_000_000,
+        max_sessions_per_principal=1_000_000,
+        session_ttl=7200,
+    )
+
+    def listening(urls: tuple[str, ...]) -> None:
+        print("ready", flush=True)
+
+    server.run(f"http://127.0.0.1:{port}/mcp", http=options, on_listening=listening)
+
+
+class Host:
+    """A host that runs."""
+
+    def __init__(self, name: str, port: int, store: str) -> None:
+        self.port = port
+        began = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "host", name, str(port), store],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+        self.started = time.perf_counter() - began
+
+    @property
+    def resident(self) -> int:
+        return resident(self.process.pid)
+
+    @property
+    def seconds(self) -> float:
+        with open(f"/proc/{self.process.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class Connection:
+    """A connection of HTTP, one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def post(self, message: dict[str, Any], session: str = "") -> tuple[int, str, bytes]:
+        """Return the status, the session's id and the body."""
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        head = (
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream"
+            "\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2025-11-25\r\n"
+            f"Content-Length: {len(body)}\r\n"
+        )
+        if session:
+            head += f"Mcp-Session-Id: {session}\r\n"
+        self._writer.write(head.encode() + b"\r\n" + body)
+        text = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        status, *lines = text.split("\r\n")
+        pairs = (line.partition(": ") for line in lines if line)
+        fields = {name.lower(): value for name, _, value in pairs}
+        found = await self._reader.readexactly(int(fields.get("content-length", 0)))
+        return int(status.split()[1]), fields.get("mcp-session-id", ""), found
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def connections(port: int, n: int) -> AsyncIterator[list[Connection]]:
+    made = [Connection(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(n)]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+async def opened(port: int, n: int) -> list[str]:
+    """Open n sessions. Return their ids."""
+    found: list[str] = []
+    numbers = iter(range(n))
+
+    async def work(connection: Connection) -> None:
+        for _ in numbers:
+            hello = {"id": 0, "method": "initialize", "params": HELLO}
+            status, session, _ = await connection.post(hello)
+            assert status == 200 and session, status
+            status, _, _ = await connection.post({"method": "notifications/initialized"}, session)
+            assert status == 202, status
+            found.append(session)
+
+    async with connections(port, CONNECTIONS) as made:
+        await asyncio.gather(*map(work, made))
+    return found
+
+
+async def called(port: int, sessions: list[str]) -> dict[str, float]:
+    """Call a tool once in each session."""
+    left = iter(sessions)
+    times: list[float] = []
+
+    async def work(connection: Connection) -> None:
+        for session in left:
+            began = time.perf_counter()
+            call = {"id": 1, "method": "tools/call", "params": {"name": "who", "arguments": {}}}
+            status, _, body = await connection.post(call, session)
+            assert status == 200 and b'"text"' in body, (status, body)
+            times.append(time.perf_counter() - began)
+
+    began = time.perf_counter()
+    async with connections(port, 8) as made:
+        await asyncio.gather(*map(work, made))
+    elapsed = time.perf_counter() - began
+    times.sort()
+    return {
+        "seconds": round(elapsed, 3),
+        "p50_ms": round(times[len(times) // 2] * 1e3, 2),
+        "p99_ms": round(times[len(times) * 99 // 100] * 1e3, 2),
+    }
+
+
+async def sessions(store: Store, n: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"sessions": n}
+    hosts = [Host(name, free_port(), store.url) for name in "ab"]
+    try:
+        await opened(hosts[0].port, 2000)  # pools are full then
+        await opened(hosts[1].port, 2000)
+        await asyncio.sleep(3)
+        used, in_store = [one.resident for one in hosts], store.used
+        own = [one.seconds for one in hosts]
+        taken, began = store.seconds, time.perf_counter()
+        ids = await asyncio.gather(*(opened(one.port, n // 2) for one in hosts))
+        found["opened_seconds"] = round(time.perf_counter() - began, 1)
+        while store.client.dbsize() < n + 4000:
+            await asyncio.sleep(0.05)
+        found["written_seconds"] = round(time.perf_counter() - began, 1)
+        found["opened_host_us"] = [
+            round((one.seconds - before) / (n // 2) * 1e6)
+            for one, before in zip(hosts, own, strict=True)
+        ]
+        found["opened_store_us"] = round((store.seconds - taken) / n * 1e6, 1)
+        await asyncio.sleep(3)
+        found["store_bytes"] = round((store.used - in_store) / n)
+        found["store_resident_mib"] = round(store.resident / 2**20)
+        found["host_bytes"] = [
+            round((one.resident - before) / (n // 2))
+            for one, before in zip(hosts, used, strict=True)
+        ]
+        found["host_resident_mib"] = [round(one.resident / 2**20) for one in hosts]
+        taken, own, began = store.seconds, [one.seconds for one in hosts], time.perf_counter()
+        await asyncio.sleep(10)
+        elapsed = time.perf_counter() - began
+        found["idle_store_percent"] = round((store.seconds - taken) / elapsed * 100, 2)
+        found["idle_host_percent"] = [
+            round((one.seconds - before) / elapsed * 100, 2)
+            for one, before in zip(hosts, own, strict=True)
+        ]
+        port = hosts[0].port
+        hosts[0].end(signal.SIGKILL)
+        hosts[0] = Host("a", port, store.url)
+        found["restart_seconds"] = round(hosts[0].started, 2)
+        found["restart_resident_mib"] = round(hosts[0].resident / 2**20)
+        await asyncio.sleep(1)
+        some = random.sample(ids[0], RESUMED)
+        for name in ("first", "second"):
+            before, taken = hosts[0].seconds, store.seconds
+            times = await called(port, some)
+            times["host_us"] = round((hosts[0].seconds - before) / RESUMED * 1e6)
+            times["store_us"] = round((store.seconds - taken) / RESUMED * 1e6, 1)
+            found[f"{name}_calls"] = times
+    finally:
+        for one in hosts:
+            one.end(signal.SIGKILL)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="?", choices=("operations", "sessions"))
+    parser.add_argument("--sessions", type=int, default=100_000)
+    parser.add_argument("--json", help="write the figures there")
+    given = parser.parse_args()
+    found: dict[str, Any] = {}
+    for name, measure in (
+        ("operations", operations),
+        ("sessions", lambda store: sessions(store, given.sessions)),
+    ):
+        if given.part in (None, name):
+            store = Store()
+            try:
+                found["redis"] = store.client.info("server")["redis_version"]
+                found[name] = asyncio.run(measure(store))
+            finally:
+                store.end()
+    text = json.dumps(found, indent=2)
+    print(text)
+    if given.json:
+        with open(given.json, "w") as file:
+            file.write(text + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["host"]:
+        host(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    else:
+        main()
