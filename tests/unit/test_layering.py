@@ -132,7 +132,7 @@ INSIDE = {
     "cluster": """
         clients
         store
-        events nonces rates tasks records passing
+        events nonces rates quotas tasks records passing
         presence
         sessions
     """,
@@ -208,7 +208,7 @@ INSIDE = {
         hook_config name_config
         backend_config
         config
-        own_requests trace_context flow.turns breakdown
+        own_requests trace_context flow.turns flow.counted breakdown
         session_state
         affinity
         side
@@ -229,6 +229,7 @@ INSIDE = {
         merge
         operation
         shared_stores
+        over_http
         lite
         service mirror file_keys
         file

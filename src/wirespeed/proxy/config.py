@@ -31,6 +31,13 @@ MIN_SECRET = 16  # bytes of the secret of hosts
 _OWN = frozenset({APPS_EXTENSION, SKILLS_EXTENSION, TASKS_EXTENSION})
 
 
+def check_quotas(quotas: dict[str, int]) -> None:
+    """ValueError: a number of calls is out of its range."""
+    for glob, limit in quotas.items():
+        if limit < 1:
+            raise ValueError(f"the quota of {glob} must be at least 1")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ListenConfig:
     """A listener of the proxy. `wirespeed.ListenOptions` and `wirespeed.HttpOptions` describe the
@@ -92,6 +99,8 @@ class PrincipalConfig:
             servers; ``deny`` also by the server's own names. They hold at ``/servers/NAME`` as
             well, where names have no prefix.
         rate: How many requests it may send, in place of the rate of the proxy.
+        quotas: How many calls of tools it may have in a day, in place of the quotas of the proxy;
+            None: those.
     """
 
     name: str
@@ -101,9 +110,11 @@ class PrincipalConfig:
     servers: tuple[str, ...] = ("*",)
     tools: ToolRules = field(default_factory=ToolRules)
     rate: RateConfig | None = None
+    quotas: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
         check_types(self)
+        check_quotas(self.quotas or {})
         if not NAME.fullmatch(self.name):
             raise ValueError(f"a name has at most 64 letters, digits and ._~-, not {self.name!r}")
         if (self.token_sha256 is None) == (self.subject is None):
@@ -270,6 +281,10 @@ class ProxyConfig:
             does so anyway.
         rate: How many requests each principal may send; without principals, each address. None: any
             number.
+        quotas: How many calls of tools each principal may have in a day (UTC); without principals,
+            each address. Globs of tools, by the names at the endpoint of all servers, and numbers:
+            the first glob that matches a tool decides, and counts the calls of all tools that it
+            decides about.
         slow_client_timeout: Seconds for which a client may leave `Limits.output_high` bytes unread.
             Then its connection is closed, and its requests are cancelled.
         principals: Who may use what; empty: whoever a listener lets in may use everything.
@@ -307,6 +322,7 @@ class ProxyConfig:
     ready_within: float = 2.0
     watch: bool = True
     rate: RateConfig | None = None
+    quotas: dict[str, int] = field(default_factory=dict)
     slow_client_timeout: float = 30.0
     principals: tuple[PrincipalConfig, ...] = ()
     auth: AuthorizationConfig | None = None
@@ -335,6 +351,7 @@ class ProxyConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
+        check_quotas(self.quotas)
         if not self.backends:
             raise ValueError("a proxy needs a server behind it")
         if self.name is not None:

@@ -58,6 +58,7 @@ class DownstreamService(Protocol):
         flow: The limits of requests to the server; None without any.
         access: What clients may do; None: everything.
         meter: What counts requests that are refused.
+        waiting: The requests that wait for an answer about a limit.
     """
 
     name: str
@@ -66,6 +67,7 @@ class DownstreamService(Protocol):
     cut: dict[str, int]
     farewell: str
     opens: frozenset[str] | None
+    waiting: set[DeferredRequest]
 
     @property
     def config(self) -> BackendConfig | None:
@@ -174,9 +176,12 @@ class Downstream(DownstreamSide):
         if changed and not self.draining:
             self.session.refusal = binding.refusal
 
-    def allow(self, rates: Any, access: AccessCheck | None, meta_tools: Any = None) -> None:
-        """Set the client's rates, its grant, and the tools of a search in place of a list."""
-        self.rates, self.access = rates, access
+    def allow(
+        self, rates: Any, access: AccessCheck | None, meta_tools: Any = None, quotas: Any = None
+    ) -> None:
+        """Set the client's rates, its grant, the tools of a search in place of a list, and its
+        quotas."""
+        self.rates, self.access, self.quotas = rates, access, quotas
         self.meta_tools = meta_tools if self.searches else None
 
     def watch(self, audit: Any, tracer: Any) -> None:
@@ -250,7 +255,15 @@ class Downstream(DownstreamSide):
         async def ask() -> None:
             self.rated(message, head, await delay)
 
-        WaitingRequest(self, message, ask(), self.rates.works)
+        WaitingRequest(self, message, ask(), self.service.waiting)
+
+    def await_quota(self, message: Message, spending: Any) -> None:
+        """Let a call wait until it is known whether it is in its quota."""
+
+        async def ask() -> None:
+            self.spent(message, spending, await spending.delay)
+
+        WaitingRequest(self, message, ask(), self.service.waiting)
 
     def other_era(
         self,

@@ -13,6 +13,7 @@ cdef class DownstreamSide(Side):
     cdef public str drained            # why its requests are refused; None: they are not
     cdef public object identities      # finds the connections of a principal (`PerPrincipal`)
     cdef public bytes bound_to         # the principal whose connections it uses; or None
+    cdef public object quotas          # calls of tools in a day (`EndpointQuotas`); None: any
     cdef public object state           # what its client has told the proxy (`SessionState`); or None
     cdef public dict takers            # takers of results, by the `ref` of the request; or None
     cdef size_t most_takers            # those whose requests are over are dropped at this number
@@ -25,4 +26,6 @@ cdef class DownstreamSide(Side):
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1
     cdef bint is_own_c(self, Message m) except -1
     cdef int go_on_c(self, Message m, bint modern) except -1
+    cdef bint is_in_quota_c(self, Message m, object spending, double delay) except -1
+    cdef int hook_c(self, Message m, bint modern) except -1
     cdef list listens_c(self)

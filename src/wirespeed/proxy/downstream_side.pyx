@@ -11,6 +11,7 @@ from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport MemoryReply, ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed.peer.http.headers cimport check_headers_c, copy_of
+from wirespeed.proxy.flow.counted cimport CountedCalls
 from wirespeed.proxy.side cimport Route, Side, abandon
 from wirespeed.proxy.trace_context cimport with_fields_c
 from wirespeed.server.requests.observer cimport CANCELLED
@@ -42,6 +43,8 @@ cdef class DownstreamSide(Side):
         identities: Finds the connections of the principal of a request; None: the server does not
             know principals.
         bound_to: The principal whose connections its requests use; None: no principal's.
+        quotas: How many calls of tools its client may have in a day (`EndpointQuotas`); None: any
+            number.
         state: What takes note of what its client tells the proxy, so that another host can go on
             with its session (`SessionState`); None: nothing does.
         takers: Objects that take the results of requests in place of the client, by `ref`; None:
@@ -57,6 +60,10 @@ cdef class DownstreamSide(Side):
         awaited. Then it is `rated`, with its head."""
         raise NotImplementedError
 
+    def await_quota(self, Message message not None, spending):
+        """Let a call wait until it is known whether its quota has room. Then it is `spent`."""
+        raise NotImplementedError
+
     # -- checks ------------------------------------------------------------------------------------
 
     cdef bint is_in_rate_c(self, Message m, HttpHead head) except -1:
@@ -70,6 +77,7 @@ cdef class DownstreamSide(Side):
             return False
         if delay == 0:
             return True
+        self.n_over_rate += 1
         self.over_limit_c(m, "too many requests: the limit is a rate", delay)
         return False
 
@@ -81,7 +89,6 @@ cdef class DownstreamSide(Side):
     cdef int over_limit_c(self, Message m, str text, double delay) except -1:
         """Refuse a request that came ``delay`` seconds too early."""
         cdef ReplyRoute route = self.session.route_of_c(m.ref)
-        self.n_over_rate += 1
         if route is not None:
             route.retry_after(<long long> ceil(delay))
         self.refused_c(m, codes.OVERLOADED)
@@ -97,6 +104,7 @@ cdef class DownstreamSide(Side):
         if not self.is_open(message):
             return
         if delay:
+            self.n_over_rate += 1
             self.over_limit_c(message, "too many requests: the limit is a rate", delay)
         else:
             route = self.session.route_of_c(message.ref)
@@ -185,7 +193,43 @@ cdef class DownstreamSide(Side):
         return self.go_on_c(m, modern)
 
     cdef int go_on_c(self, Message m, bint modern) except -1:
-        """Pass a request on that was checked, behind the hooks of its tool."""
+        """Pass a request on that was checked, if its quota has room."""
+        cdef object spending
+        if self.quotas is not None and method_is(m, b'"tools/call"', "tools/call"):
+            spending = self.quotas.spend(self, m.text_c(WS_NAME) or "")
+            if spending is not None and type(spending.delay) is not float:
+                self.await_quota(m, spending)
+                return 0
+            if spending is not None and not self.is_in_quota_c(m, spending, spending.delay):
+                return 0
+        return self.hook_c(m, modern)
+
+    cdef bint is_in_quota_c(self, Message m, object spending, double delay) except -1:
+        """Whether a call is in its quota. If not, it was refused."""
+        if delay:
+            self.n_over_quota += 1
+            self.over_limit_c(
+                m, "too many calls today: the limit is the quota of the tool", delay
+            )
+            return False
+        if self.counted is None:
+            self.counted = CountedCalls()
+        self.counted.add_c(m.ref, spending, self.session.inflight)
+        return True
+
+    def spent(self, Message message not None, spending, double delay):
+        """Go on with a call that has waited for its quota. ``delay``: Seconds until tomorrow, if
+        the quota is used up."""
+        if not self.is_open(message):
+            if not delay:
+                spending.give_back()
+        elif self.is_in_quota_c(message, spending, delay):
+            self.hook_c(message, is_modern(message))
+        if self.link is not None:
+            self.passed_c()
+
+    cdef int hook_c(self, Message m, bint modern) except -1:
+        """Pass a request on behind the hooks of its tool."""
         cdef Span name
         cdef object hooks
         if self.hooks is not None and method_is(m, b'"tools/call"', "tools/call"):

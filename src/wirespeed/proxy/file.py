@@ -338,7 +338,10 @@ def _expanded(document: Document, place: str, keys: Keys) -> dict[str, Any]:
         elif isinstance(value, tuple):
             found[name] = tuple(document.expand(f"{path}[{i}]", one) for i, one in enumerate(value))
         elif isinstance(value, dict):
-            found[name] = {key: document.expand(f"{path}.{key}", one) for key, one in value.items()}
+            found[name] = {
+                key: document.expand(f"{path}.{key}", one) if isinstance(one, str) else one
+                for key, one in value.items()
+            }
     return found
 
 

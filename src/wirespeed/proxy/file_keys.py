@@ -155,6 +155,11 @@ SearchKeys: Any = _keys(
     call_name="The name of the tool that calls.",
 )
 
+_Quotas = Annotated[
+    dict[str, _Count],
+    Meta(description="Globs of tools, and how many calls of these a client has in a day (UTC)."),
+]
+
 HookKeys: Any = _keys(
     "Hook",
     HookConfig,
@@ -344,6 +349,7 @@ PrincipalKeys: Any = _keys(
     servers="Globs of servers that it may use.",
     tools=RulesKeys,
     rate=RateKeys,
+    quotas=_Quotas,
 )
 
 IntrospectionKeys = _keys(
@@ -419,6 +425,7 @@ TopKeys: Any = _keys(
     ),
     watch="Read the file again when it changes.",
     rate=RateKeys,
+    quotas=_Quotas,
     slow_client_timeout=_seconds("Seconds until a client that does not read is disconnected."),
     admin=AdminKeys,
     cluster=ClusterKeys,

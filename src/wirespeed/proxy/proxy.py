@@ -13,6 +13,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
+from wirespeed.proxy.flow.quotas import Counts, ProcessCounts, Quotas
 from wirespeed.proxy.flow.rates import Buckets, Rates
 from wirespeed.proxy.listening import (
     Moves,
@@ -85,6 +86,7 @@ class Proxy:
         self._stores = _stores_of(config)
         self._buckets: Buckets = TokenBuckets() if self._stores is None else self._stores.buckets
         self._principals = _principals_of(config)
+        self._counts: Counts = ProcessCounts() if self._stores is None else self._stores.counts
         self.rates: Rates | None = None
         self._approvals: SkillApprovals | None = None
         self._services = {one.name: self._born(config, one) for one in config.backends}
@@ -199,9 +201,11 @@ class Proxy:
         """Count for all workers together, which will be forked."""
         if self._stores is None and isinstance(self._buckets, TokenBuckets):
             from wirespeed.proxy.flow.host_table import HostTable
+            from wirespeed.proxy.flow.quotas import HostCounts
             from wirespeed.proxy.flow.rates import HostBuckets
 
-            self._buckets = HostBuckets(HostTable())
+            table = HostTable()
+            self._buckets, self._counts = HostBuckets(table), HostCounts(table)
             self.rates = None
             self._adopt(self.config, self._services, self._whole)
 
@@ -229,6 +233,10 @@ class Proxy:
             self.rates = Rates(config.rate, by_principal, self._buckets) if given else None
         if self._approvals is None or self._approvals.path != config.approvals:
             self._approvals = _approvals_of(config)
+        own = {} if self._principals is None else self._principals.quotas
+        quotas = None
+        if config.quotas or any(own.values()):
+            quotas = Quotas(config.quotas, own, self._counts)
         names = {one.name: ShownNames(one) for one in config.backends}
         exchanges = {
             one.name: one.identity is not None and one.identity.type in ("exchange", "enterprise")
@@ -243,10 +251,12 @@ class Proxy:
                 of_tool = partial(names[one.name].of_tool, alone=len(names) == 1)
                 shows = one.tools.allows if one.tools.restricts else None
                 service.guard(self.name, self._principals, one.name, of_tool, shows)
+                service.count(None if quotas is None else quotas.at(of_tool))
                 service.hold_skills(self._approvals if one.skills == "approved" else None)
         if (merged := _merged(whole)) is not None:
             of_any = partial(names_of_tool, names.values())
             whole.guard(self.name, self._principals, None, of_any, None)
+            whole.count(None if quotas is None else quotas.at(of_any))
             merged.allow(whole.access)
         for backend in config.backends:
             service = services.get(backend.name)

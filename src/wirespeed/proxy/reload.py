@@ -28,7 +28,16 @@ SHOWN = frozenset({"prefix", "tools", "lite", "required", "tool_search", "hooks"
 LIVE = frozenset(
     {
         *("backends", "servers_folder", "listen", "limits", "shutdown_grace", "drain_delay"),
-        *("page_size", "watch", "ready_within", "rate", "principals", "auth", "tool_search"),
+        *(
+            "page_size",
+            "watch",
+            "ready_within",
+            "rate",
+            "quotas",
+            "principals",
+            "auth",
+            "tool_search",
+        ),
         *("approvals", "extensions"),
     }
 )

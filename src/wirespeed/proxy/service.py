@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-import msgspec
-
-from wirespeed.peer.service import HttpService
 from wirespeed.protocol import codes
 from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
 from wirespeed.proxy.binding import Binding
-from wirespeed.proxy.downstream import Downstream, WithoutSession
+from wirespeed.proxy.downstream import DeferredRequest, Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
 from wirespeed.proxy.names.watch import NameWatch
-from wirespeed.proxy.own_requests import modern_version, own_info
+from wirespeed.proxy.over_http import ServedOverHttp
+from wirespeed.proxy.own_requests import modern_version
 from wirespeed.proxy.session_state import SessionState
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
@@ -28,19 +26,16 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
-    from wirespeed.peer.http.endpoint import StreamableHttp
-    from wirespeed.peer.http.http_session import HttpSession
-    from wirespeed.peer.http.sessions import Sessions
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
-    from wirespeed.proxy.access.principals import Principals, ProxyAuthority
+    from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.access.skills import SkillApprovals, SkillGate
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
+    from wirespeed.proxy.flow.quotas import EndpointQuotas
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.hook_config import HookConfig
     from wirespeed.proxy.hooks import HookedTools
-    from wirespeed.proxy.identity.logins import Logins
     from wirespeed.proxy.isolation.per_principal import PerPrincipal
     from wirespeed.proxy.lite import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
@@ -48,9 +43,6 @@ if TYPE_CHECKING:
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.shared_stores import SharedStores
     from wirespeed.proxy.supervision.supervisor import Supervisor
-    from wirespeed.transport.http.exchange import HttpTarget
-    from wirespeed.transport.http.options import HttpOptions, SessionDirectory
-    from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
 
@@ -84,7 +76,7 @@ class ServiceAttachments(NamedTuple):
     before_fork: Callable[[], None] = lambda: None
 
 
-class ProxyService(HttpService):
+class ProxyService(ServedOverHttp):
     """A `wirespeed.transport.service.Service` that passes everything on to servers.
 
     Attributes:
@@ -96,6 +88,8 @@ class ProxyService(HttpService):
         opens: The methods of extensions whose requests stay open; None: there are none.
         flow: The limits of requests to the server; None without any, and for several servers.
         rates: How many requests clients may send; None: any number.
+        quotas: How many calls of tools they may have in a day; None: any number.
+        waiting: The requests that wait for an answer about a limit.
         cut: How many clients were disconnected, by reason.
         auth: Who decides which clients may come in; None: the listener.
         access: What they may do; None: everything.
@@ -122,11 +116,14 @@ class ProxyService(HttpService):
         attached: ServiceAttachments,
         backend: BackendConfig | None = None,
     ) -> None:
+        super().__init__()
         self.name = name
-        self.proxy_name: str | None = None
+        self.proxy_name = None
         self.config = backend
         self.flow: RequestLimits | None = None
         self.rates: Rates | None = None
+        self.quotas: EndpointQuotas | None = None
+        self.waiting: set[DeferredRequest] = set()
         self.cut = {"slow reader": 0, "idle": 0, "replaced": 0}
         self.limits = config.limits
         self.opens = config.opens
@@ -135,24 +132,23 @@ class ProxyService(HttpService):
         # A set of thousands takes three times the memory.
         self.downstreams: dict[Downstream, None] = {}
         self.farewell = "the proxy is shutting down"
-        self.auth: ProxyAuthority | None = None
+        self.auth = None
         self.access: Grants | None = None
-        self.audit, self.tracer, self.meter, self._stores, self._before_fork = attached
+        self.audit, self.tracer, self.meter, self.stores, self._before_fork = attached
         self.meta_tools: MetaTools | None = None
         self.hooks: HookedTools | None = None
         self.skills: SkillGate | None = None
         self.identities: PerPrincipal | None = None
-        self.logins: Logins | None = None
+        self.logins = None
         self.names: NameWatch | None = None
         self._hooked: tuple[HookConfig, ...] = ()
         self._closing: asyncio.Future[None] | None = None
         self._drained: str | None = None
         self._translates = backend is not None and backend.translate
-        self._alone = len(config.backends) == 1
+        self.is_alone = len(config.backends) == 1
         self.mirrored = HeaderParams(
             ToolSchemas(name, lambda owner, client: self.join(owner, client)[0]).ask
         )
-        self._over_http: list[StreamableHttp] = []
         self._runs = backend  # what its servers are started by
         self._holders = 0
         self._ended = False
@@ -267,6 +263,10 @@ class ProxyService(HttpService):
         else:
             self.access.adopt(grants)
 
+    def count(self, quotas: EndpointQuotas | None) -> None:
+        """Set how many calls of tools clients may have in a day; None: any number."""
+        self.quotas = quotas
+
     def hold_skills(self, approvals: SkillApprovals | None) -> None:
         """Show clients the skills that are approved alone; None: all skills."""
         if approvals is None:
@@ -331,9 +331,9 @@ class ProxyService(HttpService):
         for downstream in list(self.downstreams):
             downstream.hooks, downstream.opens = self.hooks, self.opens
             if downstream.outer is None:
-                downstream.allow(rates, self.access, self.meta_tools)
+                downstream.allow(rates, self.access, self.meta_tools, self.quotas)
                 self._review(downstream)
-        self._alone = len(config.backends) == 1
+        self.is_alone = len(config.backends) == 1
         if self._lite is not None:
             self._lite.review()
 
@@ -382,7 +382,7 @@ class ProxyService(HttpService):
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
         started, or the audit log cannot be written."""
-        if not self._alone:  # the others do not wait for it
+        if not self.is_alone:  # the others do not wait for it
             self.begin()
         elif self._hold():
             try:
@@ -390,8 +390,8 @@ class ProxyService(HttpService):
             except BaseException:
                 self._holders = 0
                 await (self.names or self.assignment).stop()
-                if self._stores is not None:
-                    await self._stores.release(self)
+                if self.stores is not None:
+                    await self.stores.release(self)
                 self._close_audit()
                 raise
 
@@ -422,8 +422,8 @@ class ProxyService(HttpService):
         """Hold the servers once more. Return whether this is the first time, so that they start."""
         if self._holders == 0 and self.audit is not None:
             self.audit.hold()
-        if self._stores is not None:
-            self._stores.hold(self)
+        if self.stores is not None:
+            self.stores.hold(self)
         self._holders += 1
         if self._holders == 1:
             self._ended = False
@@ -451,8 +451,8 @@ class ProxyService(HttpService):
                 await self.hooks.close()
             if self.logins is not None:
                 self.logins.close()
-            if self._stores is not None:
-                await self._stores.release(self)
+            if self.stores is not None:
+                await self.stores.release(self)
             self._close_audit()
 
     def _close_audit(self) -> None:
@@ -473,9 +473,9 @@ class ProxyService(HttpService):
         ``searches``: Whether it may have a search in place of a list of tools."""
         downstream = self._downstream(loop, framer, lane, self._translates)
         downstream.searches = searches
-        downstream.allow(self.rates, self.access, self.meta_tools)
+        downstream.allow(self.rates, self.access, self.meta_tools, self.quotas)
         downstream.watch(self.audit, self.tracer)
-        if self._stores is not None and self._stores.shares_sessions and not lane:
+        if self.stores is not None and self.stores.shares_sessions and not lane:
             downstream.remember(SessionState())
         if self.audit is not None and self.audit.notes_sessions and not lane:
             self.audit.watch(downstream)
@@ -536,24 +536,6 @@ class ProxyService(HttpService):
         self.downstreams.pop(downstream, None)
         self.meter.client_left(downstream, self.downstreams)
 
-    def identity(self, guarded: bool) -> ServerIdentity | None:
-        """The server as its card describes it, by the name that the proxy has for it and the
-        version of the proxy. Where clients need a token, the names of servers are not told."""
-        from wirespeed.transport.http.server_card import ServerIdentity
-
-        if self.config is None:
-            return ServerIdentity(
-                own_info(), (*self.modern_versions[::-1], *self.legacy_versions[::-1])
-            )
-        if guarded and not self._alone:
-            return None
-        return ServerIdentity({**own_info(), "name": self.name}, ())
-
-    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
-        """Return the targets of further paths, where it is served at ``path``."""
-        found = {} if self.auth is None else dict(self.auth.well_known(path))
-        return found if self.logins is None else {**found, **self.logins.targets()}
-
     def join(
         self, owner: UpstreamOwner, client: Downstream, *, translate: bool = True
     ) -> tuple[Upstream, Downstream]:
@@ -587,52 +569,3 @@ class ProxyService(HttpService):
         kind = LegacyClient if modern_version(message) is None else ModernClient
         to = kind(downstream, join, own).route(downstream, message)
         assert to is None  # it connects first
-
-    def http_target(
-        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
-    ) -> HttpTarget:
-        """Return what answers HTTP requests. ValueError: an option is not for the proxy."""
-        from wirespeed.peer.http.endpoint import StreamableHttp
-
-        if options.stateless:
-            raise ValueError("the proxy needs sessions: it cannot be stateless")
-        found = StreamableHttp(self, self._named(options), loop, pool)
-        self._over_http.append(found)
-        return found
-
-    def session_directory(self, url: str) -> SessionDirectory:
-        """What finds the sessions of other hosts, which reach this one at a URL. ValueError: the
-        proxy has no cluster."""
-        if self._stores is None:
-            raise ValueError("host_url needs a cluster")
-        return self._stores.session_hosts(url)
-
-    def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
-        """As `HttpService.session_messages`. A session whose server is its client's own stays."""
-        downstream: Downstream = connection
-        state: SessionState | None = downstream.state
-        if state is None or downstream.revision is None:
-            return None
-        if self.config is None:
-            moves = cast("Merged", self.assignment).may_move(downstream)
-        else:
-            moves = downstream.router.is_shared
-        return state.messages() if moves else None
-
-    @property
-    def sessions(self) -> list[Sessions[HttpSession]]:
-        """The tables of sessions of its listeners over HTTP."""
-        self._over_http = [one for one in self._over_http if not one.draining]
-        return [one.sessions for one in self._over_http if one.sessions is not None]
-
-    def sse_target(
-        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
-    ) -> HttpTarget:
-        """Return what answers HTTP requests of clients of 2024-11-05."""
-        from wirespeed.peer.http.sse import SseEndpoint
-
-        return SseEndpoint(self, self._named(options), loop, pool)
-
-    def _named(self, options: HttpOptions) -> HttpOptions:
-        """Return the options with the name of the proxy for ids of sessions."""
-        return msgspec.structs.replace(options, name=self.proxy_name or options.name)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wirespeed.cluster.quotas import RedisCounts
 from wirespeed.cluster.rates import RedisTokenBuckets
 from wirespeed.cluster.sessions import SessionHosts
 from wirespeed.cluster.store import Cluster
 from wirespeed.errors import ConfigError
-from wirespeed.proxy.operation.snapshot import StoreEntry
+from wirespeed.proxy.flow.quotas import ProcessCounts
+from wirespeed.proxy.operation.processes import StoreEntry
 
 if TYPE_CHECKING:
     from wirespeed.proxy.config import ClusterConfig
@@ -25,6 +27,7 @@ class SharedStores:
     Attributes:
         cluster: The connection to the store.
         buckets: The token buckets of clients.
+        counts: The calls that quotas count.
         shares_sessions: Whether any host answers requests of any session.
 
     Raises:
@@ -46,6 +49,8 @@ class SharedStores:
             )
         except ValueError as exc:
             raise ConfigError(f"proxy.cluster: {exc}") from None
+        here = ProcessCounts() if config.on_store_loss == "local" else None
+        self.counts = RedisCounts(self.cluster, _NAME, secret, here, config.hosts)
         self.shares_sessions = config.host_url is not None
         self._secret = secret
         self._hosts: dict[str, SessionHosts] = {}  # by the URL of this host
@@ -72,4 +77,5 @@ class SharedStores:
         self._users.discard(user)
         if not self._users:
             await self.buckets.close()
+            await self.counts.close()
             await self.cluster.release(self)

@@ -7,6 +7,7 @@ from wirespeed._core.span cimport Span
 from wirespeed._core.splice cimport Edit
 from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.proxy.breakdown cimport Breakdown
+from wirespeed.proxy.flow.counted cimport CountedCalls
 from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.server.requests.observer cimport Observer, Series
 
@@ -145,6 +146,8 @@ cdef class Side(SessionConnection):
     cdef public Side outer               # the client's own, where this one is a part of it
     cdef readonly long long n_turns      # turns that were given
     cdef readonly long long n_over_rate  # its requests that came too early for `rates`
+    cdef readonly long long n_over_quota # its calls that were more than a quota has
+    cdef CountedCalls counted            # calls that no server has and quotas count; or None
     cdef public object audit             # what notes its requests; None: nothing does
     cdef public int audits               # which of them (`Audits`)
     cdef public long long n_given_up     # requests to it that were cancelled, or expired

@@ -39,6 +39,7 @@ from wirespeed.proxy.flow.turns cimport Turn, Turns
 from wirespeed.proxy.own_requests import ProxyRequest
 from wirespeed.proxy.trace_context cimport with_meta_c
 from wirespeed.server.requests.observer cimport CANCELLED, now_c
+from wirespeed.transport.memory import MemoryLink
 
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -70,6 +71,8 @@ cdef class Route:
             self.series.add_c(seconds, counted, False)
             if self.breakdown is not None:
                 self.breakdown.add_c(self.tool, self.whose, seconds, counted)
+        if self.asker.counted is not None and not self.sent:
+            self.asker.counted.refused_c(self.ref)
         if self.permit is not None:
             self.admission.done_c(self)
         if self.record is not None:
@@ -250,6 +253,8 @@ cdef class Side(SessionConnection):
         cdef Side me = self
         cdef Route route
         give_up(me, "the client has left", CANCELLED)
+        if me.counted is not None:
+            me.counted.close_c()
         for _, token in self.session.fail_all():
             if type(token) is Route:
                 route = <Route> token
@@ -322,6 +327,8 @@ cdef class Side(SessionConnection):
     cdef int refused_c(self, Message m, int code) except -1:
         """A request of this side is refused: note it if such requests are noted."""
         cdef object held = self.session.inflight.token_c(m.ref)
+        if self.counted is not None:
+            self.counted.refused_c(m.ref)
         if type(held) is Route and (<Route> held).record is not None:
             return (<Route> held).over_c(code)    # it waited, after its server was lost
         if isinstance(held, ProxyRequest) and held.record is not None:
@@ -470,6 +477,8 @@ cdef class Side(SessionConnection):
             else:
                 route.record.again(to)
         route.sent = True
+        if self.counted is not None:
+            self.counted.sent_c(m.ref, isinstance(to.link, MemoryLink))
         self.session.set_token_c(m.ref, route)
         if to.observer is not None:
             to.observe_c(route, m)
@@ -570,6 +579,8 @@ cdef class Side(SessionConnection):
         if code == codes.OVERLOADED and route.permit is not None and self.reopens_c(route, m.error):
             return 0
         self.n_answered += not route.greets
+        if asker.counted is not None:
+            asker.counted.answered_c(route.ref, code)
         if route.list_key is not None and m.kind_c == RESULT:
             self.lists.keep(route.list_key, m)
         if route.record is not None:
@@ -960,7 +971,7 @@ def totals(sides):
     cdef Side side
     cdef long long messages_in = 0, messages_out = 0, bytes_in = 0, bytes_out = 0, faults = 0
     cdef long long refused = 0, late = 0, dropped = 0, passed = 0, waiting = 0, asked = 0
-    cdef long long unsent = 0, over_rate = 0, turns = 0
+    cdef long long unsent = 0, over_rate = 0, over_quota = 0, turns = 0
     for side in sides:
         messages_in += side.session.messages_in
         messages_out += side.session.messages_out
@@ -972,6 +983,7 @@ def totals(sides):
         dropped += side.n_dropped
         passed += side.n_passed
         over_rate += side.n_over_rate
+        over_quota += side.n_over_quota
         turns += side.n_turns
         if side.session.inflight.live:
             waiting += side.session.inflight.live
@@ -982,5 +994,5 @@ def totals(sides):
     return dict(
         messages_in=messages_in, messages_out=messages_out, bytes_in=bytes_in, bytes_out=bytes_out,
         faults=faults, refused=refused, late=late, dropped=dropped, passed=passed,
-        over_rate=over_rate, turns=turns, waiting=waiting, asked=asked, unsent=unsent,
+        over_rate=over_rate, over_quota=over_quota, turns=turns, waiting=waiting, asked=asked, unsent=unsent,
     )

@@ -30,6 +30,7 @@ class Principals:
 
     Attributes:
         rates: How many requests those may send that have a rate of their own, by their digests.
+        quotas: The calls of tools in a day of those that have quotas of their own.
 
     Raises:
         ValueError: A URL, a scope or a hash cannot be used.
@@ -67,6 +68,9 @@ class Principals:
             self._known[one.issuer or auth.issuers[0], one.subject] = one
         self._all = config.principals
         self.rates = {_digest(one): one.rate for one in config.principals if one.rate is not None}
+        self.quotas = {
+            _digest(one): one.quotas for one in config.principals if one.quotas is not None
+        }
 
     def authority(self, server: str | None) -> ProxyAuthority:
         """Return what decides who may use a server. ``server`` is None for the endpoint of all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wirespeed.transport.token_buckets import TokenBuckets, next_token
 
@@ -52,9 +52,6 @@ class Rates:
         default: The rate of a client; None: any.
         by_principal: Other rates, by the principals of connections.
         buckets: Where they are counted; None: in this process.
-
-    Attributes:
-        works: The requests that wait for an answer of the buckets.
     """
 
     def __init__(
@@ -66,7 +63,6 @@ class Rates:
         self._default = default
         self._by_principal = by_principal or {}
         self._buckets: Buckets = TokenBuckets() if buckets is None else buckets
-        self.works: set[Any] = set()
 
     def are(self, default: RateConfig | None, by_principal: Mapping[bytes, RateConfig]) -> bool:
         """Return whether these are its rates."""

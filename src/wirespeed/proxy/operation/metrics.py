@@ -14,10 +14,10 @@ from wirespeed.proxy.operation.snapshot import READY, STATES
 from wirespeed.server.requests.observer import BUCKETS
 
 if TYPE_CHECKING:
+    from wirespeed.proxy.operation.processes import ProcessEntry
     from wirespeed.proxy.operation.snapshot import (
         EndpointEntry,
         Facts,
-        ProcessEntry,
         ServerEntry,
         Snapshot,
     )

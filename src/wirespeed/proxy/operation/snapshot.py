@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +11,8 @@ import msgspec
 from wirespeed.proxy.access.skills import HeldSkill
 from wirespeed.proxy.isolation.first import FirstConnection
 from wirespeed.proxy.isolation.instance import Instance
-from wirespeed.proxy.operation.meter import PART, Sample, Share, each, in_parts
+from wirespeed.proxy.operation.meter import Sample, Share, each, in_parts
+from wirespeed.proxy.operation.processes import ProcessEntry, StoreEntry, process_entry
 from wirespeed.transport.memory import MemoryLink
 
 if TYPE_CHECKING:
@@ -190,42 +189,6 @@ class EndpointEntry(msgspec.Struct):
     drained: bool = False
 
 
-class StoreEntry(msgspec.Struct):
-    """The store that the hosts of the proxy share, as one process sees it.
-
-    Attributes:
-        name: Its URL without user and password.
-        state: As of `wirespeed.cluster.Cluster.state`.
-        losses: How often it was lost.
-    """
-
-    name: str
-    state: str
-    losses: int
-
-
-class ProcessEntry(msgspec.Struct):
-    """One worker.
-
-    Attributes:
-        reloads: How often it has read the configuration again, and how often it was refused.
-        reloaded: When the last time, in Unix seconds; None: never.
-        reload_ok: Whether the last one was not refused.
-        store: The store of the hosts; None without one.
-    """
-
-    worker: int
-    pid: int
-    cpu_seconds: float
-    resident_bytes: int
-    open_fds: int
-    reloads: int
-    reloads_refused: int
-    reloaded: float | None
-    reload_ok: bool
-    store: StoreEntry | None = None
-
-
 class Event(msgspec.Struct, array_like=True):
     """A warning or an error.
 
@@ -368,7 +331,7 @@ def take(
         of_clients = yield from service.meter.of_clients()
         endpoints.append(_endpoint(service, worker, n_of_endpoint, of_clients))
         yield
-    process = yield from _process(worker, facts)
+    process = yield from process_entry(worker, facts)
     return Snapshot(started, [process], endpoints, clients, n_clients, events, _audit(found))
 
 
@@ -422,6 +385,7 @@ def _endpoint(
         refused={
             "connection": of_clients["refused"],
             "rate": of_clients["over_rate"],
+            "quota": of_clients["over_quota"],
             "queue": 0 if flow is None else flow.n_refused,
             "access": 0 if service.access is None else service.access.n_refused,
         },
@@ -525,38 +489,6 @@ def _client(downstream: Downstream, worker: int) -> ClientEntry:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
-
-
-def _open_fds() -> Steps[int]:
-    n = os.stat("/proc/self/fd").st_size  # 0 before Linux 6.2
-    if n == 0:
-        with os.scandir("/proc/self/fd") as entries:
-            for n, _ in enumerate(entries):  # one of them is that of the folder
-                if n % PART == 0:
-                    yield
-    return n
-
-
-def _process(worker: int, facts: Facts) -> Steps[ProcessEntry]:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            resident = int(file.read().split()[1]) * resource.getpagesize()
-        fds = yield from _open_fds()
-    except OSError:  # no Linux
-        resident = fds = 0
-    return ProcessEntry(
-        worker,
-        os.getpid(),
-        usage.ru_utime + usage.ru_stime,
-        resident,
-        fds,
-        facts.reloads,
-        facts.reloads_refused,
-        facts.reloaded,
-        facts.reload_error is None,
-        facts.store,
-    )
 
 
 # -- states in one word ----------------------------------------------------------------------------

@@ -1,0 +1,100 @@
+"""Quotas over hosts: how many calls there were in a day, by the store's clock.
+
+A key ``PREFIX:{quota1:SERVER:OWNER}:DAY`` has a number, and lives an hour longer than its day (days
+since 1970, UTC). OWNER is a keyed digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+from collections.abc import Awaitable
+from typing import Protocol
+
+from wirespeed.cluster.clients import Script
+from wirespeed.cluster.store import Cluster
+from wirespeed.errors import ProtocolError, StoreUnavailable
+
+# ARGV: limit. Returns the seconds until tomorrow where there are as many; 0: it is counted.
+_TAKE = Script(
+    """
+local now = tonumber(redis.call('TIME')[1])
+local left = 86400 - now % 86400
+local key = KEYS[1] .. math.floor(now / 86400)
+if (tonumber(redis.call('GET', key) or '0') or 0) >= tonumber(ARGV[1]) then return left end
+if redis.call('INCR', key) == 1 then redis.call('PEXPIRE', key, (left + 3600) * 1000) end
+return 0
+"""
+)
+_GIVE_BACK = Script(
+    """
+local key = KEYS[1] .. math.floor(redis.call('TIME')[1] / 86400)
+if (tonumber(redis.call('GET', key) or '0') or 0) > 0 then redis.call('INCRBY', key, -1) end
+return 0
+"""
+)
+
+
+class LocalCounts(Protocol):
+    """What counts while the store is away."""
+
+    def take(self, owner: bytes, limit: int) -> float:
+        """Count one more call. Return the seconds until there may be another one."""
+
+
+class RedisCounts:
+    """The calls of all hosts.
+
+    Args:
+        cluster: The store. It is held from the first call on, until `close`.
+        name: The name of the server.
+        secret: The key of the digests.
+        here: What counts while the store is away; None: calls are refused meanwhile.
+        hosts: While the store is away, this host has this part of a limit.
+    """
+
+    def __init__(
+        self, cluster: Cluster, name: str, secret: bytes, here: LocalCounts | None, hosts: int
+    ) -> None:
+        self._cluster = cluster
+        self._name = name
+        context = b"wirespeed owners of quotas 1\0" + name.encode("utf-8", "surrogatepass")
+        self._secret = hmac.digest(secret, context, "sha256")
+        self._here = here
+        self._hosts = hosts
+        self._giving: set[asyncio.Task[None]] = set()
+
+    def take(self, owner: bytes, limit: int) -> Awaitable[float]:
+        """Count one more call. Return the seconds until tomorrow where there are as many as the
+        limit; 0: it is counted. StoreUnavailable: it is not known."""
+        return self._take(owner, limit)
+
+    async def _take(self, owner: bytes, limit: int) -> float:
+        self._cluster.hold(self)
+        try:
+            return float(await self._cluster.run(_TAKE, self._base(owner), limit))
+        except StoreUnavailable:
+            if self._here is None:
+                raise
+            return self._here.take(owner, max(1, limit // self._hosts))
+
+    def give_back(self, owner: bytes) -> None:
+        """Count one call less, unless the store is away."""
+        task = asyncio.get_running_loop().create_task(self._give_back(owner))
+        self._giving.add(task)
+        task.add_done_callback(self._giving.discard)
+
+    async def _give_back(self, owner: bytes) -> None:
+        with contextlib.suppress(StoreUnavailable, ProtocolError):  # the cluster logs it
+            await self._cluster.run(_GIVE_BACK, self._base(owner))
+
+    def _base(self, owner: bytes) -> str:
+        digest = hmac.digest(self._secret, owner, "sha256").hex()[:32]
+        return self._cluster.base("quota1", self._name, digest)
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        if self._giving:
+            await asyncio.wait(self._giving)
+        await self._cluster.release(self)
