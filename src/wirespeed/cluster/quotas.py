@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-from collections.abc import Awaitable
 from typing import Protocol
 
 from wirespeed.cluster.clients import Script
@@ -65,10 +64,10 @@ class RedisCounts:
         self._hosts = hosts
         self._giving: set[asyncio.Task[None]] = set()
 
-    def take(self, owner: bytes, limit: int) -> Awaitable[float]:
-        """Count one more call. Return the seconds until tomorrow where there are as many as the
-        limit; 0: it is counted. StoreUnavailable: it is not known."""
-        return self._take(owner, limit)
+    def take(self, owner: bytes, limit: int) -> asyncio.Future[float]:
+        """Count one more call. The result is the seconds until tomorrow where there are as many as
+        the limit; 0: it is counted. StoreUnavailable: it is not known."""
+        return asyncio.get_running_loop().create_task(self._take(owner, limit))
 
     async def _take(self, owner: bytes, limit: int) -> float:
         self._cluster.hold(self)

@@ -88,12 +88,15 @@ class RedisTokenBuckets:
 
     async def delay(self, key: Hashable, rate: float, burst: int) -> float:
         """See `TokenBuckets.delay`. StoreUnavailable: with ``on_store_loss="refuse"``."""
-        if isinstance(key, bytes):
-            owner = b"b" + key
-        elif isinstance(key, str):
-            owner = b"s" + key.encode("utf-8", "surrogatepass")
-        else:
-            return self._here.delay(key, rate, burst)
+        if isinstance(key, bytes | str):
+            return await self.ask(key, rate, burst)
+        return self._here.delay(key, rate, burst)
+
+    def ask(self, key: bytes | str, rate: float, burst: int) -> asyncio.Future[float]:
+        """The same without waiting, for a text or bytes."""
+        owner = (
+            b"b" + key if isinstance(key, bytes) else b"s" + key.encode("utf-8", "surrogatepass")
+        )
         bucket = _Bucket(owner, float(rate), burst)
         if bucket not in self._asked:
             self._asked[bucket] = []
@@ -102,7 +105,7 @@ class RedisTokenBuckets:
             task.add_done_callback(self._taking.discard)
         delay: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._asked[bucket].append(delay)
-        return await delay
+        return delay
 
     async def _take(self, bucket: _Bucket) -> None:
         """Take a token for each request of a turn."""

@@ -20,7 +20,7 @@ from wirespeed.proxy.own_requests import CANCELLED, ProxyRequest, modern_version
 from wirespeed.proxy.upstream import remote_error, told
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
@@ -58,7 +58,6 @@ class DownstreamService(Protocol):
         flow: The limits of requests to the server; None without any.
         access: What clients may do; None: everything.
         meter: What counts requests that are refused.
-        waiting: The requests that wait for an answer about a limit.
     """
 
     name: str
@@ -67,7 +66,6 @@ class DownstreamService(Protocol):
     cut: dict[str, int]
     farewell: str
     opens: frozenset[str] | None
-    waiting: set[DeferredRequest]
 
     @property
     def config(self) -> BackendConfig | None:
@@ -249,21 +247,13 @@ class Downstream(DownstreamSide):
             if self.draining:
                 self.check_drained()
 
-    def await_rate(self, message: Message, head: Any, delay: Awaitable[float]) -> None:
+    def await_rate(self, message: Message, head: Any, delay: asyncio.Future[float]) -> None:
         """Let a request wait until it is known whether it is in its rate."""
-
-        async def ask() -> None:
-            self.rated(message, head, await delay)
-
-        WaitingRequest(self, message, ask(), self.service.waiting)
+        WaitingRequest(self, message, delay, partial(self.rated, message, head))
 
     def await_quota(self, message: Message, spending: Any) -> None:
         """Let a call wait until it is known whether it is in its quota."""
-
-        async def ask() -> None:
-            self.spent(message, spending, await spending.delay)
-
-        WaitingRequest(self, message, ask(), self.service.waiting)
+        WaitingRequest(self, message, spending.delay, partial(self.spent, message, spending))
 
     def other_era(
         self,
@@ -470,10 +460,47 @@ class DeferredRequest(ProxyRequest):
         self._downstream.session.cancelled_done()
 
 
-class WaitingRequest(DeferredRequest):
-    """A request that waits before anything is done for it."""
+class WaitingRequest(ProxyRequest):
+    """A request that waits until it is known whether it is within a limit of its client.
+
+    Args:
+        downstream: The client.
+        message: The request.
+        delay: The seconds by which the request came too early. A ProtocolError refuses it.
+        go_on: Called with these.
+    """
 
     waits = True
+
+    def __init__(
+        self,
+        downstream: Downstream,
+        message: Message,
+        delay: asyncio.Future[float],
+        go_on: Callable[[float], None],
+    ) -> None:
+        self.request = message
+        self._downstream = downstream
+        self._go_on = go_on
+        downstream.give_token(message, self)
+        delay.add_done_callback(self._known)
+
+    def _known(self, delay: asyncio.Future[float]) -> None:
+        try:
+            self._go_on(delay.result())
+        except (ProtocolError, asyncio.CancelledError) as exc:
+            if self.request is not None and self._downstream.is_open(self.request):
+                code = getattr(exc, "code", codes.SHUTTING_DOWN)
+                text = getattr(exc, "message", "the proxy is shutting down")
+                self._downstream.refuse(self.request, code, text)
+        except Exception as exc:
+            logger.error("internal error of the proxy at %s", self.request, exc_info=exc)
+            if self.request is not None and self._downstream.is_open(self.request):
+                self._downstream.refuse(self.request, codes.INTERNAL_ERROR, "Internal error")
+
+    def notified(self, message: Message) -> None:
+        """The client has cancelled its request."""
+        self._downstream.session.cancelled_done()
 
 
 def name_of(client: Downstream) -> object:

@@ -14,7 +14,7 @@ import msgspec
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.flow.quotas import Counts, ProcessCounts, Quotas
-from wirespeed.proxy.flow.rates import Buckets, Rates
+from wirespeed.proxy.flow.rates import Ask, Rates
 from wirespeed.proxy.listening import (
     Moves,
     ProxyListeners,
@@ -84,9 +84,10 @@ class Proxy:
             to = AuditConfig(to=config.audit) if isinstance(config.audit, str) else config.audit
             self._audit = AuditLog(to, self.name)
         self._stores = _stores_of(config)
-        self._buckets: Buckets = TokenBuckets() if self._stores is None else self._stores.buckets
+        stores = self._stores
+        self._ask_rate: Ask = TokenBuckets().delay if stores is None else stores.buckets.ask
         self._principals = _principals_of(config)
-        self._counts: Counts = ProcessCounts() if self._stores is None else self._stores.counts
+        self._counts: Counts = ProcessCounts() if stores is None else stores.counts
         self.rates: Rates | None = None
         self._approvals: SkillApprovals | None = None
         self._services = {one.name: self._born(config, one) for one in config.backends}
@@ -199,13 +200,13 @@ class Proxy:
 
     def _share(self) -> None:
         """Count for all workers together, which will be forked."""
-        if self._stores is None and isinstance(self._buckets, TokenBuckets):
+        if self._stores is None and isinstance(self._counts, ProcessCounts):
             from wirespeed.proxy.flow.host_table import HostTable
             from wirespeed.proxy.flow.quotas import HostCounts
             from wirespeed.proxy.flow.rates import HostBuckets
 
             table = HostTable()
-            self._buckets, self._counts = HostBuckets(table), HostCounts(table)
+            self._ask_rate, self._counts = HostBuckets(table).delay, HostCounts(table)
             self.rates = None
             self._adopt(self.config, self._services, self._whole)
 
@@ -230,7 +231,7 @@ class Proxy:
         by_principal = {} if self._principals is None else self._principals.rates
         if self.rates is None or not self.rates.are(config.rate, by_principal):
             given = config.rate is not None or by_principal
-            self.rates = Rates(config.rate, by_principal, self._buckets) if given else None
+            self.rates = Rates(config.rate, by_principal, self._ask_rate) if given else None
         if self._approvals is None or self._approvals.path != config.approvals:
             self._approvals = _approvals_of(config)
         own = {} if self._principals is None else self._principals.quotas

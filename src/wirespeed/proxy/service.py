@@ -12,7 +12,7 @@ from wirespeed.protocol import codes
 from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
 from wirespeed.proxy.binding import Binding
-from wirespeed.proxy.downstream import DeferredRequest, Downstream, WithoutSession
+from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
 from wirespeed.proxy.names.watch import NameWatch
@@ -89,7 +89,6 @@ class ProxyService(ServedOverHttp):
         flow: The limits of requests to the server; None without any, and for several servers.
         rates: How many requests clients may send; None: any number.
         quotas: How many calls of tools they may have in a day; None: any number.
-        waiting: The requests that wait for an answer about a limit.
         cut: How many clients were disconnected, by reason.
         auth: Who decides which clients may come in; None: the listener.
         access: What they may do; None: everything.
@@ -123,7 +122,6 @@ class ProxyService(ServedOverHttp):
         self.flow: RequestLimits | None = None
         self.rates: Rates | None = None
         self.quotas: EndpointQuotas | None = None
-        self.waiting: set[DeferredRequest] = set()
         self.cut = {"slow reader": 0, "idle": 0, "replaced": 0}
         self.limits = config.limits
         self.opens = config.opens

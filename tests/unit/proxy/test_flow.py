@@ -507,8 +507,11 @@ class Clock:
 
 def test_a_bucket() -> None:
     clock = Clock()
-    buckets = TokenBuckets(clock)
-    rates = Rates(RateConfig(requests=2, burst=3), {b"vip": RateConfig(requests=100)}, buckets)
+    rates = Rates(
+        RateConfig(requests=2, burst=3),
+        {b"vip": RateConfig(requests=100)},
+        TokenBuckets(clock).delay,
+    )
     assert [rates.delay_of("a") for _ in range(4)] == [0, 0, 0, 0.5]
     assert rates.delay_of("b") == 0
     clock.now += 0.4
@@ -520,7 +523,7 @@ def test_a_bucket() -> None:
     assert [rates.delay_of(b"vip") for _ in range(101)].count(0) == 100
     assert rates.delay_of(b"another") == 0
     unused = TokenBuckets(clock)
-    unlimited = Rates(None, {b"slow": RateConfig(requests=1)}, unused)
+    unlimited = Rates(None, {b"slow": RateConfig(requests=1)}, unused.delay)
     assert [unlimited.delay_of("a") for _ in range(5)] == [0] * 5 and len(unused) == 0
     assert [unlimited.delay_of(b"slow") for _ in range(2)] == [0, 1]
 
@@ -528,7 +531,7 @@ def test_a_bucket() -> None:
 def test_a_rate_holds_over_time() -> None:
     """Whenever a client comes, it has no more than the burst and the rate since then."""
     clock = Clock()
-    rates = Rates(RateConfig(requests=10, burst=5), buckets=TokenBuckets(clock))
+    rates = Rates(RateConfig(requests=10, burst=5), ask=TokenBuckets(clock).delay)
     passed = 0
     for i in range(10_000):
         clock.now += (i * 7919 % 13) / 1000
@@ -542,7 +545,7 @@ def test_forgotten_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_OWNERS == 65536
     clock = Clock()
     buckets = TokenBuckets(clock)
-    rates = Rates(RateConfig(requests=1), buckets=buckets)
+    rates = Rates(RateConfig(requests=1), ask=buckets.delay)
     for key in "abc":
         assert rates.delay_of(key) == 0
     assert rates.delay_of("a") == 1  # it is remembered for longer than b now
@@ -567,7 +570,7 @@ async def test_requests_beyond_a_rate(tmp_path: Path, version: str) -> None:
     lab = HoldingLab(tmp_path, versions=versions, rate=RateConfig(requests=4, burst=3))
     assert lab.flow is None
     clock = Clock()
-    rates = lab.proxy.rates = Rates(RateConfig(requests=4, burst=3), buckets=TokenBuckets(clock))
+    rates = lab.proxy.rates = Rates(RateConfig(requests=4, burst=3), ask=TokenBuckets(clock).delay)
     for service in lab.proxy.services.values():
         service.rates = rates
     lab.free(*"abcde")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,6 +12,8 @@ from wirespeed.proxy.flow.rates import credentials_of
 from wirespeed.transport.token_buckets import MAX_OWNERS
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from wirespeed.proxy.flow.host_table import HostTable
     from wirespeed.proxy.side import Side
 
@@ -24,9 +26,9 @@ _Clock = Callable[[], float]
 class Counts(Protocol):
     """What counts calls: in this process, for all workers, or for all hosts."""
 
-    def take(self, owner: bytes, limit: int) -> float | Awaitable[float]:
+    def take(self, owner: bytes, limit: int) -> float | Future[float]:
         """Count one more call of today. Return the seconds until tomorrow if there are as many as
-        there may be; 0: it is counted."""
+        there may be; 0: it is counted. A future has them later."""
 
     def give_back(self, owner: bytes) -> None:
         """Count one call less."""
@@ -106,7 +108,7 @@ class Spending(NamedTuple):
 
     counts: Counts
     owner: bytes
-    delay: float | Awaitable[float]
+    delay: float | Future[float]
 
     def give_back(self) -> None:
         """The call was never sent to a server."""

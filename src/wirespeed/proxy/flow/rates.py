@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from wirespeed.transport.token_buckets import TokenBuckets, next_token
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from wirespeed.proxy.backend_config import RateConfig
     from wirespeed.proxy.flow.host_table import HostTable
     from wirespeed.proxy.side import Side
@@ -38,11 +40,7 @@ def host_of(address: str) -> str:
     return address.partition(":")[0] if address.count(":") == 1 else address
 
 
-class Buckets(Protocol):
-    """What keeps token buckets: in this process, for all workers, or for all hosts."""
-
-    def delay(self, key: Hashable, rate: float, burst: int) -> float | Awaitable[float]:
-        """See `TokenBuckets.delay`."""
+Ask: TypeAlias = "Callable[[bytes | str, float, int], float | Future[float]]"
 
 
 class Rates:
@@ -51,33 +49,34 @@ class Rates:
     Args:
         default: The rate of a client; None: any.
         by_principal: Other rates, by the principals of connections.
-        buckets: Where they are counted; None: in this process.
+        ask: Takes a token, as `TokenBuckets.delay` does; None: of a bucket in this process. A
+            future has the delay later.
     """
 
     def __init__(
         self,
         default: RateConfig | None,
         by_principal: Mapping[bytes, RateConfig] | None = None,
-        buckets: Buckets | None = None,
+        ask: Ask | None = None,
     ) -> None:
         self._default = default
         self._by_principal = by_principal or {}
-        self._buckets: Buckets = TokenBuckets() if buckets is None else buckets
+        self._ask: Ask = TokenBuckets().delay if ask is None else ask
 
     def are(self, default: RateConfig | None, by_principal: Mapping[bytes, RateConfig]) -> bool:
         """Return whether these are its rates."""
         return self._default == default and self._by_principal == by_principal
 
-    def delay(self, side: Side) -> float | Awaitable[float]:
+    def delay(self, side: Side) -> float | Future[float]:
         """Return the seconds until a connection may send one more request: 0 counts this one, and
-        anything else refuses it. It may be to be awaited, and fail, with buckets of all hosts."""
+        anything else refuses it."""
         return self.delay_of(credentials_of(side))
 
-    def delay_of(self, key: bytes | str) -> float | Awaitable[float]:
+    def delay_of(self, key: bytes | str) -> float | Future[float]:
         """The same for the owner of a bucket."""
         rate = self._by_principal.get(key, self._default) if isinstance(key, bytes) else None
         rate = rate or self._default
-        return 0.0 if rate is None else self._buckets.delay(key, rate.requests, rate.burst)
+        return 0.0 if rate is None else self._ask(key, rate.requests, rate.burst)
 
 
 class HostBuckets:
@@ -92,9 +91,9 @@ class HostBuckets:
         self._table = table
         self._clock = clock
 
-    def delay(self, key: Hashable, rate: float, burst: int) -> float:
+    def delay(self, key: bytes | str, rate: float, burst: int) -> float:
         """See `TokenBuckets.delay`."""
-        owner = b"b" + key if isinstance(key, bytes) else b"s" + str(key).encode()
+        owner = b"b" + key if isinstance(key, bytes) else b"s" + key.encode()
         now = self._clock()
         with self._table.entry(owner, now) as entry:
             full_at, delay = next_token(entry.value, now, rate, burst)
