@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
 
 from wirespeed import Context, HttpOptions, HttpRequest, Server, User, run
 from wirespeed.cluster import Cluster, SessionHosts
@@ -47,6 +48,19 @@ def serve(
     async def log(ctx: Context) -> str:
         await ctx.debug("looked")
         return name
+
+    @server.tool
+    async def remember(ctx: Context, what: Any, seconds: float = 0.0) -> str:
+        ctx.session_state["first"] = ctx.session_state.get("first", what)
+        ctx.session_state["lock"] = asyncio.Lock()
+        await asyncio.sleep(seconds)
+        ctx.session_state["last"] = what
+        await ctx.disable(names=["log"])
+        return name
+
+    @server.tool
+    async def recall(ctx: Context) -> str:
+        return json.dumps([name, ctx.session_id, ctx.session_state], default=str)
 
     @server.resource("stock://tea", name="stock")
     def stock() -> str:

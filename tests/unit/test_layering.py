@@ -143,6 +143,7 @@ INSIDE = {
     """,
     "server": """
         requests
+        session_state
         discovery
         catalog
         permissions
@@ -185,6 +186,7 @@ INSIDE = {
         answering http
         connection
         requests
+        session_state
         answering.options extensions
         cache
         digests subscriptions

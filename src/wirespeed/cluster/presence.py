@@ -205,6 +205,7 @@ class Presence:
         self._unsure_until = -math.inf  # whether hosts that have no entry are gone
         self._silent_until = -math.inf  # this one may be among those with which another goes on
         self._is_told = False  # without the store: another host said last that it reaches it
+        self._renewing: asyncio.Task[None] | None = None  # which has not begun
         self._counts: dict[str, asyncio.Task[bool]] = {}  # by member
         self._gone: dict[str, bytes] = {}  # the last entries of members that are gone
 
@@ -272,6 +273,16 @@ class Presence:
             hosts = self.hosts | hosts  # those that live come back
         self.hosts = hosts
         await self._requests.close(but=hosts.values())
+
+    async def renew_together(self) -> None:
+        """As `renew`, once for all that ask in one turn of the loop."""
+        if self._renewing is None:
+            self._renewing = asyncio.get_running_loop().create_task(self._renew_for_all())
+        await asyncio.shield(self._renewing)
+
+    async def _renew_for_all(self) -> None:
+        self._renewing = None  # who asks from now on may have read something later
+        await self.renew()
 
     async def _run_renewal(self, life: float) -> list[Any]:
         found: list[Any] = await self._cluster.run(

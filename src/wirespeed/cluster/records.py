@@ -76,12 +76,14 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
         who: The keyed digest of its principal; empty without one.
         streams: The beginning of the names of its streams in the event store.
         messages: What its new connection is told, as JSON text: ``initialize`` first.
+        kept: What handlers keep for the session, as `HttpService.session_kept` returns it.
     """
 
     version: int
     who: bytes
     streams: str
     messages: tuple[bytes, ...]
+    kept: bytes = b""
 
 
 class SessionRecord(msgspec.Struct, frozen=True):

@@ -63,6 +63,9 @@ class SessionEndpoint(Protocol):
     def state_of(self, session: HttpSession) -> tuple[bytes, ...] | None:
         """The messages that give a new connection the state of a session; None: it cannot move."""
 
+    def kept_of(self, session: HttpSession) -> bytes:
+        """What handlers keep for a session, as far as it moves."""
+
     def drop_session(self, session: HttpSession) -> None:
         """End a session here, which another process has now."""
 
@@ -135,6 +138,7 @@ class SessionHosts:
         self._elsewhere: OrderedDict[str, str] = OrderedDict()  # owners of sessions that moved
         self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
         self._looked = -math.inf  # at the sessions that were used
+        self._changed: dict[str, tuple[SessionEndpoint, HttpSession]] = {}  # by id
         self._announced = asyncio.Event()  # or it was tried
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -266,7 +270,7 @@ class SessionHosts:
         while True:
             record = await self._records.find(session_id)
             # afterwards: a host that is not there now has lost all that it owned before
-            await self._presence.renew()
+            await self._presence.renew_together()
             owner = self._owner_of(session_id) if record is None else record.owner
             if record is not None and record.state.who != self._records.who(principal):
                 return False
@@ -295,6 +299,22 @@ class SessionHosts:
     def opened(self) -> None:
         """A session was opened: its record is written soon."""
         self._opened.set()
+
+    def changed(self, endpoint: SessionEndpoint, session: HttpSession) -> None:
+        """The state of a session may have changed: its record is written soon."""
+        self._changed[session.id] = endpoint, session
+        self._opened.set()
+
+    async def save(self, endpoint: SessionEndpoint, session: HttpSession) -> None:
+        """Write the record of a session whose state has changed; later, if the store is away."""
+        record = self._due(endpoint, session, time.monotonic())
+        if record is None:
+            return
+        self._saved.setdefault(session.id, (record, -math.inf))
+        try:
+            await self._save(endpoint, session, record, time.monotonic())
+        except (StoreUnavailable, ProtocolError):
+            self.changed(endpoint, session)
 
     def ended(self, session_id: str, *, for_good: bool) -> None:
         """A session has ended here. ``for_good``: no other host may go on with it; else any may."""
@@ -357,14 +377,23 @@ class SessionHosts:
             return  # nothing is written
         since, now = self._looked, time.monotonic()
         saves = [self._forget(*one) for one in self._over.items()]
-        for endpoint in self._endpoints:
-            for session in endpoint.used_since(since):
-                record = self._due(endpoint, session, now)
-                if record is not None:
-                    # first: it may be written though the store does not say so
-                    self._saved.setdefault(session.id, (record, -math.inf))
-                    saves.append(self._save(endpoint, session, record, now))
-        await asyncio.gather(*saves)
+        changed, self._changed = self._changed, {}
+        used = {
+            session.id: (endpoint, session)
+            for endpoint in self._endpoints
+            for session in endpoint.used_since(since)
+        }
+        for endpoint, session in (used | changed).values():
+            record = self._due(endpoint, session, now)
+            if record is not None:
+                # first: it may be written though the store does not say so
+                self._saved.setdefault(session.id, (record, -math.inf))
+                saves.append(self._save(endpoint, session, record, now))
+        try:
+            await asyncio.gather(*saves)
+        except StoreUnavailable:
+            self._changed = changed | self._changed
+            raise
         if self._looked == since:
             self._looked = now
 
@@ -376,13 +405,15 @@ class SessionHosts:
         if messages is None:
             self.ended(session.id, for_good=True)  # it cannot move any more
             return None
+        kept = endpoint.kept_of(session)
         saved, at = self._saved.get(session.id, (None, -math.inf))
         if saved is None:
             who = self._records.who(session.principal)
-            state = SessionState(VERSION, who, session.streams_name, messages)
+            state = SessionState(VERSION, who, session.streams_name, messages, kept)
             return SessionRecord(self._own, 0, state)
-        if saved.state.messages != messages:
-            return structs.replace(saved, state=structs.replace(saved.state, messages=messages))
+        if (saved.state.messages, saved.state.kept) != (messages, kept):
+            state = structs.replace(saved.state, messages=messages, kept=kept)
+            return structs.replace(saved, state=state)
         return saved if now - at > endpoint.options.session_ttl / 4 else None
 
     async def _save(

@@ -81,6 +81,15 @@ class HttpService(ABC):
         ``initialize`` first. None, the default: its session cannot move to another host."""
         return None
 
+    def session_kept(self, connection: "SessionConnection", /) -> bytes:
+        """Return what is kept for a session besides, and moves with it; by default nothing."""
+        return b""
+
+    def restore_session(self, connection: "SessionConnection", kept: bytes, /) -> None:
+        """Give a connection what `session_kept` of the one before it has returned, after its
+        messages. It is not called where that is empty."""
+        raise NotImplementedError
+
     def http_target(
         self, options: "HttpOptions", *, loop: asyncio.AbstractEventLoop, pool: "TaskPool"
     ) -> "HttpTarget":

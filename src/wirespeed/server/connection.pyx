@@ -39,6 +39,7 @@ from wirespeed.server.permissions import check_scopes
 from wirespeed.server.requests.operation import unknown
 from wirespeed.server.requests.params import input_of
 from wirespeed.server.requests.reply import Whole
+from wirespeed.server.session_state import State
 from wirespeed.server.subscriptions import ChangeNotifier
 
 logger = logging.getLogger("wirespeed.server")
@@ -63,7 +64,7 @@ cdef class ServerConnection(Serving):
         self.changes = ChangeNotifier(self)
         self.listens = self.changes.listens
         self.through = service.middleware.chain
-        self.state = methods.State()
+        self.state = State()
         self.search = service.tool_search
 
     # -- what the link tells -------------------------------------------------------------------
@@ -431,7 +432,7 @@ cdef class ServerConnection(Serving):
 
     cpdef bint renew(self) except -1:
         if self.revision is not None:
-            self.state = methods.State()
+            self.state = State()
             self.handshake = NEW
             self.changes.forget()
         return Serving.renew(self) and not (self.kept or self.running or self.listens)

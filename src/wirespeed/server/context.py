@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from wirespeed.server.asking.asker import Asker, InputRequest, OnProgress
     from wirespeed.server.asking.elicitation import Elicited, ElicitRequest
     from wirespeed.server.asking.sampling import Sampled, SampleOptions
-    from wirespeed.server.methods import State
     from wirespeed.server.requests.call import Call
     from wirespeed.server.server import Server
     from wirespeed.server.service import McpService
+    from wirespeed.server.session_state import State
     from wirespeed.transport.headers import Headers
     from wirespeed.transport.options import User
 
@@ -225,7 +225,8 @@ class Context:
 
     @property
     def session_state(self) -> dict[str, Any]:
-        """A dict that lives as long as the session of a client of a legacy era.
+        """A dict that lives as long as the session of a client of a legacy era. With several hosts
+        (`HttpOptions.host_url`), values that JSON has move with the session to another host.
 
         Unsupported: 2026-07-28 has no sessions. Keep what outlives a request by `user`, or return
         a handle that the client passes as an argument.
@@ -251,7 +252,11 @@ class Context:
                 f"{revision.version} has no sessions: keep what outlives a request by the user, or "
                 "by a handle that the client passes"
             )
-        state: State = self._call.connection.state
+        connection = self._call.connection
+        session: Any = getattr(connection.link, "session", None)
+        if session is not None:
+            session.keep_state()
+        state: State = connection.state
         return state
 
     async def enable(self, *, tags: Iterable[str] = (), names: Iterable[str] = ()) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,12 +22,11 @@ from wirespeed.protocol.revisions import LATEST_LEGACY, LOG_LEVELS, REVISIONS, R
 from wirespeed.server.requests.call import Feature, Handshake
 from wirespeed.server.requests.operation import cursor_of, params_of
 from wirespeed.server.requests.reply import Body
+from wirespeed.server.session_state import saved
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
-    from wirespeed.server.asking.asker import OnProgress
     from wirespeed.server.discovery import ServerDiscovery
-    from wirespeed.server.permissions import Shown
     from wirespeed.server.requests.call import Call, Serving
     from wirespeed.server.requests.operation import Handler
 
@@ -89,35 +88,6 @@ def check_offered(discovery: ServerDiscovery, method: str) -> None:
     need = NEEDS.get(method)
     if need is not None and not discovery.offered(need):
         raise ProtocolError(codes.METHOD_NOT_FOUND, f"This server has no {need}: {method}")
-
-
-DEFAULT_LEVEL = LOG_LEVELS.index("info")
-
-
-class State:
-    """The state of a legacy connection: what its handshake settled, and what handlers keep."""
-
-    __slots__ = (
-        "capabilities",
-        "client_info",
-        "heard",
-        "log_level",
-        "progress",
-        "session",
-        "session_id",
-        "shown",
-    )
-
-    def __init__(self) -> None:
-        self.capabilities: dict[str, Any] = {}
-        self.client_info: dict[str, Any] | None = None
-        self.log_level = DEFAULT_LEVEL
-        # notifications that something waits for, by method
-        self.heard: dict[str, Callable[[Message], object]] = {}
-        self.progress: dict[int | str, OnProgress] = {}  # of our questions, by token
-        self.session: dict[str, Any] | None = None  # made when a handler first wants it
-        self.session_id: str | None = None  # the same
-        self.shown: Shown | None = None  # what was enabled and disabled for the session
 
 
 # -- eras -----------------------------------------------------------------------------------------
@@ -220,7 +190,7 @@ def tools_list(call: Call, message: Message) -> Body:
 # -- logging --------------------------------------------------------------------------------------
 
 
-def set_level(call: Call, message: Message) -> bytes:
+def set_level(call: Call, message: Message) -> bytes | Coroutine[Any, Any, bytes]:
     """logging/setLevel of the legacy revisions."""
     level = params_of(message, _set_level).level
     if level not in LOG_LEVELS:
@@ -228,7 +198,7 @@ def set_level(call: Call, message: Message) -> bytes:
             codes.INVALID_PARAMS, f"Invalid log level: one of {', '.join(LOG_LEVELS)}"
         )
     call.connection.state.log_level = LOG_LEVELS.index(level)
-    return b"{}"
+    return saved(call)
 
 
 @functools.cache

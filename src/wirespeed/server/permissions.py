@@ -95,6 +95,15 @@ class Shown:
     def __bool__(self) -> bool:
         return bool(self._said)
 
+    def rules(self) -> list[tuple[str, str, bool]]:
+        """What was said, the earliest first: kind, word, and whether it is shown."""
+        return [(*rule, shown) for rule, shown in self._said.items()]
+
+    def restore(self, rules: Iterable[tuple[str, str, bool]]) -> None:
+        """Say what `rules` returned."""
+        for kind, word, shown in rules:
+            self.say(shown, *(([word], ()) if kind == "tag" else ((), [word])))
+
     def say(self, shown: bool, tags: Iterable[str], names: Iterable[str]) -> None:
         """Enable or disable what has one of these tags or names. LimitExceeded: too many were
         named."""

@@ -21,11 +21,11 @@ from wirespeed.server.connection import ServerConnection
 from wirespeed.server.discovery import ServerDiscovery
 from wirespeed.server.extensions import ExtensionCatalog
 from wirespeed.server.feature_catalogs import PromptCatalog, ResourceCatalog
-from wirespeed.server.methods import DEFAULT_LEVEL
 from wirespeed.server.middleware.stack import MiddlewareStack
 from wirespeed.server.permissions import Visibility, checked_words
 from wirespeed.server.requests.call import Handshake
 from wirespeed.server.requests.launchers import Threads
+from wirespeed.server.session_state import DEFAULT_LEVEL
 from wirespeed.server.tasks.catalog import Tasks
 from wirespeed.server.tools.catalog import ToolCatalog
 from wirespeed.transport.taskpool import TaskPool
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from wirespeed.server.mounting import Mount
     from wirespeed.server.permissions import Filter
     from wirespeed.server.server import Lifespan, Server
+    from wirespeed.server.session_state import State
     from wirespeed.server.shared_stores import SharedStores
     from wirespeed.server.skills.service import SkillService
     from wirespeed.server.tools.signature import Extra
@@ -339,8 +340,19 @@ class McpService(HttpService):
             raise ValueError("host_url needs a Server with cluster")
         return self.stores.new_session_hosts(url)
 
+    def session_kept(self, connection: Any, /) -> bytes:
+        """As `HttpService.session_kept`: of `State`."""
+        state: State = connection.state
+        return state.kept()
+
+    def restore_session(self, connection: Any, kept: bytes, /) -> None:
+        """As `HttpService.restore_session`."""
+        state: State = connection.state
+        state.restore(kept)
+        connection.forget_tools()
+
     def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
-        """As `HttpService.session_messages`. What handlers keep for a session does not move."""
+        """As `HttpService.session_messages`."""
         revision, state = connection.revision, connection.state
         if revision is None:
             return None

@@ -22,6 +22,7 @@ from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.server.requests.call import Handshake
 from wirespeed.server.requests.operation import params_of
 from wirespeed.server.requests.reply import finished
+from wirespeed.server.session_state import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -355,7 +356,7 @@ def _check_length(uri: str) -> None:
         )
 
 
-def subscribe(call: Call, message: Message) -> bytes:
+def subscribe(call: Call, message: Message) -> bytes | Coroutine[Any, Any, bytes]:
     """resources/subscribe of the legacy revisions; a second time changes nothing."""
     uri = params_of(message, _resource).uri
     _check_length(uri)
@@ -364,17 +365,17 @@ def subscribe(call: Call, message: Message) -> bytes:
     if uri not in changes.uris:
         changes.take(1, len(uri))
         changes.uris.add(uri)
-    return b"{}"
+    return saved(call)
 
 
-def unsubscribe(call: Call, message: Message) -> bytes:
+def unsubscribe(call: Call, message: Message) -> bytes | Coroutine[Any, Any, bytes]:
     """resources/unsubscribe of the legacy revisions; also of what was not subscribed to."""
     uri = params_of(message, _resource).uri
     changes = call.connection.changes
     if uri in changes.uris:
         changes.uris.remove(uri)
         changes.give(1, len(uri))
-    return b"{}"
+    return saved(call)
 
 
 _listen = msgspec.json.Decoder(ListenParams)

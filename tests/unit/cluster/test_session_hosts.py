@@ -152,6 +152,59 @@ async def test_a_session_whose_host_is_gone(tmp_path: Path, store_server: StoreS
         assert question["method"] == "elicitation/create"
 
 
+async def test_what_handlers_keep_for_a_session(tmp_path: Path, store_server: StoreServer) -> None:
+    """Its state as far as it is JSON, its opaque id, and what is shown of the server's lists."""
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        assert await one.answer("a", "remember", what={"n": [1, None, "é"]}) == "a"
+        await saved(store_server)
+        long = await one.send("a", body=call_of("remember", 90, what="x", seconds=1.5))
+        _, session_id, state = json.loads(await one.answer("a", "recall"))
+        assert state["first"] == state["last"] == {"n": [1, None, "é"]} and "lock" in state
+        assert b'"text":"a"' in (await long.response()).body
+        await asyncio.sleep(0.2)  # the record has it, though no other request came
+        a = hosts.hosts["a"]
+        await hosts.kill("a")
+        moved = json.loads(await one.answer("b", "recall"))
+        assert moved == ["b", session_id, {"first": {"n": [1, None, "é"]}, "last": "x"}]
+        names = {
+            tool["name"] for tool in (await one.request("b", "tools/list")).json["result"]["tools"]
+        }
+        assert "who" in names and "log" not in names
+        assert "session_state does not move" in a.log.read_text()
+
+
+async def test_a_state_that_is_too_long_stays(tmp_path: Path, store_server: StoreServer) -> None:
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        assert await one.answer("a", "remember", what="x" * 40_000) == "a"
+        await asyncio.sleep(1.2)
+        assert "session_state does not move" in hosts.hosts["a"].log.read_text()
+        await hosts.kill("a")
+        assert json.loads(await one.answer("b", "recall"))[2] == {}
+
+
+async def test_a_change_is_in_the_store_before_its_answer(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await saved(store_server)
+        assert (await one.request("a", "logging/setLevel", level="debug")).status == 200
+        assert (await one.request("a", "resources/subscribe", uri="stock://tea")).status == 200
+        await hosts.kill("a")
+        await one.answer("b", "who")
+        logged = await one.call("b", "log")
+        assert logged.messages[0]["params"]["data"] == "looked"
+        get = await one.send("b", "GET", accept="text/event-stream")
+        opened = await get.head()
+        assert await one.answer("b", "sell") == "b"
+        assert (await next_message(get, opened))["params"] == {"uri": "stock://tea"}
+
+
 def call_of(tool: str, id: int, **arguments: Any) -> bytes:
     params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": id}}
     text = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}

@@ -246,6 +246,8 @@ cdef class StreamableHttp(HttpTarget):
             session = self.sessions.open(ex.principal, self._open)
         except SessionLimit as exc:
             return self.refuse_c(ex, exc.status, str(exc), [("Retry-After", str(exc.retry_after))])
+        if self.directory is not None:
+            session.keep_at(self)
         ex.opened = session
         session.connection.principal = ex.principal
         session.connection.peer = Peer(ex.address, ex.user)
@@ -423,7 +425,12 @@ cdef class StreamableHttp(HttpTarget):
             return 0
         if not lane.shared:
             session = (<SessionLink> lane.link).session
-            return 0 if session is None else session.rest_c()
+            if session is None:
+                return 0
+            session.rest_c()
+            if session.keeps_state:
+                self.directory.changed(self, session)
+            return 0
         if not lane.renew() or self.draining or len(self.lanes) >= MAX_FREE:
             self.loop.call_soon(lane.abort)    # it may be at work still
         elif self.spare is None:
@@ -514,6 +521,10 @@ cdef class StreamableHttp(HttpTarget):
             later = failure is None or is_unavailable(failure)
             self.directory.ended(id, for_good=not later)
             return None if later else False
+        session.keep_at(self)
+        if state.kept:
+            self.service.restore_session(client, state.kept)
+            session.keep_state()
         self.sessions.add(session, exchange.principal)
         return True
 
@@ -527,6 +538,14 @@ cdef class StreamableHttp(HttpTarget):
     def state_of(self, session):
         """The messages that give a new connection the state of a session; None: it cannot move."""
         return self.service.session_messages(session.connection)
+
+    def kept_of(self, session):
+        """What handlers keep for a session, as far as it moves."""
+        return self.service.session_kept(session.connection)
+
+    async def save_session(self, session):
+        """Write the state of a session where other hosts read it."""
+        await self.directory.save(self, session)
 
     def drop_session(self, session):
         """End a session here, which another process has now."""

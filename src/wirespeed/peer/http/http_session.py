@@ -8,7 +8,7 @@ import re
 import secrets
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -85,6 +85,12 @@ class _Get:
         return len(carrier.wire.outbox) >= 4 * carrier.wire.limits.output_high
 
 
+class SessionKeeper(Protocol):
+    """Writes the state of sessions: `wirespeed.peer.http.endpoint.StreamableHttp`."""
+
+    async def save_session(self, session: HttpSession, /) -> None: ...
+
+
 class HttpSession(SessionEntry):
     """A session: the server's connection, and the streams that its client can resume.
 
@@ -103,6 +109,8 @@ class HttpSession(SessionEntry):
 
     Attributes:
         id, connection, streams_name: As above.
+        keeper: Writes its state where other hosts read it; None: nobody does.
+        keeps_state: Whether each request may change its state.
         resumable: Whether events are kept, so that they have ids.
     """
 
@@ -116,6 +124,8 @@ class HttpSession(SessionEntry):
         "_queue",
         "_queued",
         "_streams",
+        "keeper",
+        "keeps_state",
         "resumable",
         "streams_name",
     )
@@ -129,6 +139,8 @@ class HttpSession(SessionEntry):
         epoch: int = 0,
     ) -> None:
         super().__init__(id, connection)
+        self.keeper: SessionKeeper | None = None
+        self.keeps_state = False
         self._streams = streams
         self.resumable = streams.store is not None
         # The id is a secret, which a store need not know.
@@ -146,6 +158,19 @@ class HttpSession(SessionEntry):
     def busy(self) -> bool:
         """Whether a request of the session is worked on, or a GET is open."""
         return bool(self._gets) or self.connection.session.inflight.live != 0
+
+    def keep_at(self, keeper: SessionKeeper) -> None:
+        """From now on, the state of the session is written where other hosts read it."""
+        self.keeper = keeper
+
+    def keep_state(self) -> None:
+        """A handler keeps something for the session, which each request may change."""
+        self.keeps_state = self.keeper is not None
+
+    async def save(self) -> None:
+        """The state of the session has changed: wait until other hosts know, or cannot know."""
+        if self.keeper is not None:
+            await self.keeper.save_session(self)
 
     def drain(self) -> None:
         """Answer the requests that are worked on, and close the GETs."""

@@ -50,6 +50,12 @@ cdef class SessionEntry:
         """A request or a stream of the session is at an end."""
         self.rest_c()
 
+    def keep_state(self):
+        """A handler keeps something for the session, which each request may change."""
+
+    async def save(self):
+        """The state of the session has changed: wait until other hosts know, or cannot know."""
+
     def drain(self):
         """Answer the requests that are worked on, and take no more."""
         raise NotImplementedError

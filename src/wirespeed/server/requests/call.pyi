@@ -12,11 +12,11 @@ from wirespeed.peer.connection import SessionConnection
 from wirespeed.protocol.messages import CallInput
 from wirespeed.protocol.revisions import Revision
 from wirespeed.server.connection import ServerConnection
-from wirespeed.server.methods import State
 from wirespeed.server.requests.observer import Observer
 from wirespeed.server.requests.operation import HandlerContext
 from wirespeed.server.requests.reply import Body
 from wirespeed.server.service import McpService
+from wirespeed.server.session_state import State
 from wirespeed.transport.service import Peer
 from wirespeed.transport.taskpool import Completion, TaskPool
 
