@@ -143,7 +143,6 @@ INSIDE = {
     """,
     "server": """
         requests
-        session_state
         discovery
         catalog
         permissions
@@ -160,6 +159,7 @@ INSIDE = {
         resources
         feature_catalogs
         skills
+        session_state
         methods
         connection
         middleware
@@ -186,7 +186,6 @@ INSIDE = {
         answering http
         connection
         requests
-        session_state
         answering.options extensions
         cache
         digests subscriptions

@@ -20,9 +20,8 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.messages import DiscoverParams, InitializeParams, SetLevelParams
 from wirespeed.protocol.revisions import LATEST_LEGACY, LOG_LEVELS, REVISIONS, Revision, understood
 from wirespeed.server.requests.call import Feature, Handshake
-from wirespeed.server.requests.operation import cursor_of, params_of
+from wirespeed.server.requests.operation import cursor_of, params_of, saved
 from wirespeed.server.requests.reply import Body
-from wirespeed.server.session_state import saved
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message

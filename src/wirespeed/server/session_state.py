@@ -4,7 +4,7 @@ another host."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.server.asking.asker import OnProgress
     from wirespeed.server.permissions import Shown
-    from wirespeed.server.requests.call import Call
 
 DEFAULT_LEVEL = LOG_LEVELS.index("info")
 MAX_KEPT = 65_536  # bytes of the JSON text of `Context.session_state` that moves
@@ -96,15 +95,3 @@ class State:
         if found.rules:
             self.shown = Shown()
             self.shown.restore(found.rules)
-
-
-def saved(call: Call) -> bytes | Coroutine[Any, Any, bytes]:
-    """The empty result of a request that has changed the state of its session, once other hosts
-    know."""
-    session: Any = getattr(call.connection.link, "session", None)
-    return b"{}" if session is None or session.keeper is None else _saved(session)
-
-
-async def _saved(session: Any) -> bytes:
-    await session.save()
-    return b"{}"

@@ -20,9 +20,8 @@ from wirespeed.protocol import codes
 from wirespeed.protocol.messages import ListenParams, ResourceParams
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.server.requests.call import Handshake
-from wirespeed.server.requests.operation import params_of
+from wirespeed.server.requests.operation import params_of, saved
 from wirespeed.server.requests.reply import finished
-from wirespeed.server.session_state import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

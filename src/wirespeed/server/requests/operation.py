@@ -166,3 +166,15 @@ def cursor_of(message: Message) -> str | None:
 
 
 _list = msgspec.json.Decoder(ListParams)
+
+
+def saved(call: Call) -> bytes | Coroutine[Any, Any, bytes]:
+    """The empty result of a request that has changed the state of its session, once other hosts
+    know."""
+    session: Any = getattr(call.connection.link, "session", None)
+    return b"{}" if session is None or session.keeper is None else _saved(session)
+
+
+async def _saved(session: Any) -> bytes:
+    await session.save()
+    return b"{}"
