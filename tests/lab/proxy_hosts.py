@@ -20,7 +20,7 @@ from lab.raw import FOREVER, surroundings
 SECRET = "only for tests: 16 bytes or more"
 
 SERVER = """
-import asyncio, os
+import asyncio, os, sys
 from wirespeed import Context, Server
 
 server = Server("tea")
@@ -48,11 +48,16 @@ async def confirm(ctx: Context) -> str:
     answer = await ctx.elicit("really?", bool)
     return str(answer.content)
 
+@server.tool(task="optional", task_after=0)
+async def brew(ctx: Context) -> str:
+    await asyncio.sleep(0.1)
+    return "tea"
+
 @server.resource("stock://tea")
 async def stock() -> str:
     return "tea"
 
-server.run()
+server.run(*sys.argv[1:])
 """
 
 

@@ -3,8 +3,8 @@
 The ``requestState`` of a result that wants input, the cursor of a list and the id of a task are
 opaque to clients. A tag before them, ``3~``, says which server they are of. The id of a task gets a
 seal as well, which stands for the principal of the client: nobody gets another's task by guessing
-an id, and a task needs no memory here. The key of the seals is made with the process: forked
-workers have it, too.
+an id, and a task needs no memory here. The key of the seals is made with the process, and forked
+workers have it, too; where hosts share a store, all of them have one for servers elsewhere.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import msgspec
 
 from wirespeed.errors import ProtocolError
+from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy.own_requests import params_of
 from wirespeed.tasks.views import not_found
@@ -194,30 +195,72 @@ def is_code(value: object) -> TypeGuard[int]:
 
 _KEY = os.urandom(32)
 _SEAL = 22  # characters: 128 bits
+_PLACE = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,4})~")
+
+
+class SealKeys:
+    """The keys of the seals of one proxy.
+
+    Args:
+        shared: That of servers elsewhere, the same on all hosts; None: of this host alone.
+        host: The name of this host, where several hosts share a store; "" without others.
+    """
+
+    def __init__(self, shared: bytes | None = None, host: str = "") -> None:
+        self.shared = _KEY if shared is None else shared
+        self._host = host
+        self.share(0)
+
+    def share(self, worker: int) -> None:
+        """This process is the worker with this number."""
+        self.place = f"{self._host}.{worker}~"
+        self.shown = self.place if self._host else ""
 
 
 class Seals:
     """The seals of one server.
 
+    A server that the proxy starts has processes of its own in each worker and on each host, and
+    may give the same id in each of them. So its seals stand for the worker, too, and where hosts
+    share a store, an id has the name of the host and the number of the worker in clear.
+
     Args:
         server: Its name.
+        keys: Those of the proxy.
+        is_process: Whether the proxy starts the server.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, keys: SealKeys, *, is_process: bool) -> None:
         self._server = server.encode("utf-8", "surrogatepass")
+        self._keys = keys
+        self._is_process = is_process
+
+    @property
+    def _shown(self) -> str:
+        """What stands in clear before an id."""
+        return self._keys.shown if self._is_process else ""
 
     def seal(self, task_id: str, principal: bytes | None) -> str:
         """Return what a client gets for a server's id. ``principal``: The digest of the client's;
         None: it has none."""
         owner = b"" if principal is None else b"\x01" + principal
-        text = b"".join(len(one).to_bytes(4) + one for one in (self._server, owner))
-        digest = hmac.digest(_KEY, text + task_id.encode("utf-8", "surrogatepass"), hashlib.sha256)
-        return base64.urlsafe_b64encode(digest).decode()[:_SEAL] + task_id
+        key, place = _KEY, self._keys.place.encode()
+        if not self._is_process:
+            key, place = self._keys.shared, b""
+        parts = self._server, owner, place
+        text = b"".join(len(one).to_bytes(4) + one for one in parts)
+        digest = hmac.digest(key, text + task_id.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode()[:_SEAL] + self._shown + task_id
 
     def open(self, id: str, principal: bytes | None) -> str:
         """Return the server's id of a client's task. ProtocolError -32602: the client has no such
         task (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control")."""
-        task_id = id[_SEAL:]
+        shown = self._shown
+        place = _PLACE.match(id, _SEAL) if shown else None
+        if place is not None and place[0] != shown:
+            where = f"worker {place[2]} of the host {place[1]}"
+            raise ProtocolError(codes.INVALID_PARAMS, f"the task is known to {where} alone")
+        task_id = id[_SEAL + len(shown) :]
         given = id.encode("utf-8", "surrogatepass")
         sealed = self.seal(task_id, principal).encode("utf-8", "surrogatepass")
         if not hmac.compare_digest(sealed, given):

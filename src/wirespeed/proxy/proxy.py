@@ -13,6 +13,7 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
+from wirespeed.proxy.affinity import SealKeys
 from wirespeed.proxy.flow.quotas import Counts, ProcessCounts, Quotas
 from wirespeed.proxy.flow.rates import Ask, Rates
 from wirespeed.proxy.listening import (
@@ -84,6 +85,7 @@ class Proxy:
             to = AuditConfig(to=config.audit) if isinstance(config.audit, str) else config.audit
             self._audit = AuditLog(to, self.name)
         self._stores = _stores_of(config)
+        self._seals = SealKeys() if self._stores is None else self._stores.seal_keys(self.name)
         stores = self._stores
         self._ask_rate: Ask = TokenBuckets().delay if stores is None else stores.buckets.ask
         self._principals = _principals_of(config)
@@ -196,7 +198,9 @@ class Proxy:
         meter = self._meters.setdefault(name, Meter())
         if self._is_observed:
             meter.observe()
-        return ServiceAttachments(self._audit, self._tracer, meter, self._stores, self._share)
+        return ServiceAttachments(
+            self._audit, self._tracer, meter, self._seals, self._stores, self._share
+        )
 
     def _share(self) -> None:
         """Count for all workers together, which will be forked."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 from wirespeed.protocol import codes
 from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
+from wirespeed.proxy.affinity import Seals
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.access.skills import SkillApprovals, SkillGate
+    from wirespeed.proxy.affinity import SealKeys
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.quotas import EndpointQuotas
@@ -65,6 +67,7 @@ class ServiceAttachments(NamedTuple):
         audit: What notes the calls of tools; None: nothing does.
         tracer: What makes spans of requests; None: nothing does.
         meter: What is counted of its clients, and of the server.
+        seals: The keys of the seals of ids of tasks.
         stores: What the hosts of the proxy share; None: they share nothing.
         before_fork: Called before workers are forked, once for each service.
     """
@@ -72,6 +75,7 @@ class ServiceAttachments(NamedTuple):
     audit: AuditLog | None
     tracer: Any
     meter: Meter
+    seals: SealKeys
     stores: SharedStores | None = None
     before_fork: Callable[[], None] = lambda: None
 
@@ -132,7 +136,8 @@ class ProxyService(ServedOverHttp):
         self.farewell = "the proxy is shutting down"
         self.auth = None
         self.access: Grants | None = None
-        self.audit, self.tracer, self.meter, self.stores, self._before_fork = attached
+        self.audit, self.tracer, self.meter, self._seals = attached[:4]
+        self.stores, self._before_fork = attached[4:]
         self.meta_tools: MetaTools | None = None
         self.hooks: HookedTools | None = None
         self.skills: SkillGate | None = None
@@ -170,7 +175,9 @@ class ProxyService(ServedOverHttp):
         if backend.identity is not None:
             service = cls._of_identities(config, backend, limits, attached)
         else:
-            assignment = assignment_of(used, limits, attached.meter)
+            is_process = not hasattr(used.target, "url")
+            seals = Seals(backend.name, attached.seals, is_process=is_process)
+            assignment = assignment_of(used, limits, attached.meter, seals)
             service = cls(config, backend.name, assignment, attached, backend)
         service._runs = used
         if backend.resolve is not None:
@@ -199,7 +206,8 @@ class ProxyService(ServedOverHttp):
                 audit.identity(backend.name, identity.type, principal, outcome, reason)
 
         credentials = credentials_of(backend, note)
-        assignment = PerPrincipal(backend, limits, attached.meter, credentials)
+        seals = Seals(backend.name, attached.seals, is_process=False)
+        assignment = PerPrincipal(backend, limits, attached.meter, seals, credentials)
         service = cls(config, backend.name, assignment, attached, backend)
         service.identities = assignment
         if isinstance(credentials, LoginCredentials):
@@ -376,6 +384,7 @@ class ProxyService(ServedOverHttp):
 
     def after_fork(self, worker: int) -> None:
         """This is one of the workers."""
+        self._seals.share(worker)
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be

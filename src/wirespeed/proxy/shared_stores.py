@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING
 
 from wirespeed.cluster.quotas import RedisCounts
@@ -9,6 +10,7 @@ from wirespeed.cluster.rates import RedisTokenBuckets
 from wirespeed.cluster.sessions import SessionHosts
 from wirespeed.cluster.store import Cluster
 from wirespeed.errors import ConfigError
+from wirespeed.proxy.affinity import SealKeys
 from wirespeed.proxy.flow.quotas import ProcessCounts
 from wirespeed.proxy.operation.processes import StoreEntry
 
@@ -59,6 +61,10 @@ class SharedStores:
     def entry(self) -> StoreEntry:
         """The state of the store."""
         return StoreEntry(self.cluster.name, self.cluster.state, self.cluster.n_losses)
+
+    def seal_keys(self, host: str) -> SealKeys:
+        """Return the keys of the seals of a host."""
+        return SealKeys(hmac.digest(self._secret, b"wirespeed seals of tasks 1", "sha256"), host)
 
     def session_hosts(self, url: str) -> SessionHosts:
         """What finds the sessions of other hosts, which reach this one at a URL. ValueError: it is

@@ -19,11 +19,12 @@ from wirespeed import Stdio
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
-from wirespeed.proxy.affinity import Seals
+from wirespeed.proxy.affinity import SealKeys, Seals
 from wirespeed.proxy.isolation.pool import Pool
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
+SEALS = Seals("b", SealKeys(), is_process=True)
 LISTEN = {"notifications": {"toolsListChanged": True}}
 
 
@@ -94,7 +95,7 @@ async def test_which_requests_are_looked_at(
         brought = [
             call(1, "want") | {"method": "tools/list"},
             asked(2, "tools/list", cursor="0~0~1"),
-            asked(3, "tasks/get", taskId=Seals("b").seal("1~job", None)),
+            asked(3, "tasks/get", taskId=SEALS.seal("1~job", None)),
             asked(4, "x", requestState="0~s"),
             asked(5, "x", other={"State": 1}),
         ]
@@ -135,7 +136,7 @@ async def test_what_a_process_gave_comes_back_to_it(tmp_path: Path) -> None:
             assert first["nextCursor"].endswith(f"~{second['_meta']['cursor']}")
             pid = second["_meta"]["cursor"].partition("~")[0]
             k = first["nextCursor"].partition("~")[0]
-            id = Seals("b").seal(f"{k}~job", None)
+            id = SEALS.seal(f"{k}~job", None)
             task = (await one.ask(asked(5, "tasks/get", taskId=id)))["result"]
             assert (task["taskId"], str(task["_meta"]["pid"])) == (id, pid)
 

@@ -20,6 +20,7 @@ from wirespeed.proxy.supervision.supervisor import RunningServer, StartAgain, Su
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
+    from wirespeed.proxy.affinity import Seals
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.side import Side
@@ -56,19 +57,21 @@ class Assignment(Router, Protocol):
         """End all servers."""
 
 
-def assignment_of(config: BackendConfig, limits: Limits, meter: ServerMeter) -> Assignment:
+def assignment_of(
+    config: BackendConfig, limits: Limits, meter: ServerMeter, seals: Seals
+) -> Assignment:
     """Return what assigns clients to a server as its isolation says."""
     if config.isolation == "auto" and config.era != "modern":
-        return Auto(config, limits, meter)
+        return Auto(config, limits, meter, seals)
     if config.isolation == "session":
         return PerClient(config, limits, meter)
-    return pool_of(config, limits, meter)
+    return pool_of(config, limits, meter, seals)
 
 
-def pool_of(config: BackendConfig, limits: Limits, meter: ServerMeter) -> Pool:
+def pool_of(config: BackendConfig, limits: Limits, meter: ServerMeter, seals: Seals) -> Pool:
     """Return what assigns all clients to the same servers."""
     kind = AddressPool if config.has_addresses else Pool
-    return kind(config, limits, meter)
+    return kind(config, limits, meter, seals)
 
 
 class Auto:
@@ -85,10 +88,13 @@ class Auto:
 
     is_shared = False  # until the era is known
 
-    def __init__(self, config: BackendConfig, limits: Limits, meter: ServerMeter) -> None:
+    def __init__(
+        self, config: BackendConfig, limits: Limits, meter: ServerMeter, seals: Seals
+    ) -> None:
         self._config = config
         self._limits = limits
         self._meter = meter
+        self._seals = seals
         self._per_client = PerClient(config, limits, meter)
         self._pool: Pool | None = None
         self._lanes: Pool | None = None  # of a server of legacy eras
@@ -103,7 +109,9 @@ class Auto:
         """Start a server, and ask it. WirespeedError: it cannot be used yet, and is started again
         until `stop`."""
         if self._config.has_addresses:
-            pool = AddressPool(self._config, self._limits, self._meter, self._per_client)
+            pool = AddressPool(
+                self._config, self._limits, self._meter, self._seals, self._per_client
+            )
             pool.readdress(self._urls)
             self._pool = pool
             self._per_client.use(pool.address_for)
@@ -201,7 +209,9 @@ class Auto:
         life, self._life = self._life, None
         assert life is not None
         if versions:
-            self._pool = Pool(self._config, self._limits, self._meter, self._per_client)
+            self._pool = Pool(
+                self._config, self._limits, self._meter, self._seals, self._per_client
+            )
             self._pool.watch(life.supervisor)
             self._go_on()
             await self._pool.adopt(upstream, life, versions)
@@ -213,7 +223,7 @@ class Auto:
         """The server is of a legacy era."""
         if self._config.translate:
             config = replace(self._config, isolation="shared", era="legacy")
-            self._lanes = Pool(config, self._limits, self._meter)
+            self._lanes = Pool(config, self._limits, self._meter, self._seals)
             self._lanes.stand_by()
         await self._per_client.start()
         self._go_on()

@@ -26,6 +26,7 @@ from wirespeed.proxy.isolation.assignment import pool_of
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
+    from wirespeed.proxy.affinity import Seals
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
     from wirespeed.proxy.identity.credentials import Credentials
@@ -53,6 +54,7 @@ class PerPrincipal:
         config: The server.
         limits: The limits of its connections.
         meter: Counts the connections.
+        seals: Those of ids of tasks.
         credentials: The credentials of the principals.
     """
 
@@ -60,13 +62,19 @@ class PerPrincipal:
     refuses_lanes = ""
 
     def __init__(
-        self, config: BackendConfig, limits: Limits, meter: ServerMeter, credentials: Credentials
+        self,
+        config: BackendConfig,
+        limits: Limits,
+        meter: ServerMeter,
+        seals: Seals,
+        credentials: Credentials,
     ) -> None:
         assert config.identity is not None
         self._config = config
         self._identity = config.identity
         self._limits = limits
         self._meter = meter
+        self._seals = seals
         self._credentials = credentials
         self._urls = config.urls  # those of the last reload or look-up
         self._places: dict[bytes, _Place] = {}
@@ -226,7 +234,7 @@ class PerPrincipal:
             isolation="pool" if pooled else "shared",
             identity=None,
         )
-        pool = pool_of(config, self._limits, self._meter)
+        pool = pool_of(config, self._limits, self._meter, self._seals)
         if isinstance(pool, AddressPool):
             pool.readdress(self._urls)
         place = self._places[who.digest] = _Place(who, pool)

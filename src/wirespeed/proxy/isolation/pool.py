@@ -11,7 +11,7 @@ from zlib import crc32
 from wirespeed.errors import ProtocolError, WirespeedError
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
-from wirespeed.proxy.affinity import Seals, addressed
+from wirespeed.proxy.affinity import addressed
 from wirespeed.proxy.backend_config import RecycleConfig
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import principal_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed.limits import Limits
+    from wirespeed.proxy.affinity import Seals
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
@@ -60,6 +61,7 @@ class Pool:
     Args:
         config: The server.
         limits: The limits of its connections.
+        seals: Those of ids of tasks.
         per_client: What gets the clients of legacy eras instead; None: nothing does.
 
     Attributes:
@@ -80,6 +82,7 @@ class Pool:
         config: BackendConfig,
         limits: Limits,
         meter: ServerMeter,
+        seals: Seals,
         per_client: PerClient | None = None,
     ) -> None:
         self._config = config
@@ -96,7 +99,7 @@ class Pool:
         self.has_one = False
         self._set_up()
         self._choice = None if self.has_one else LeastLoaded(crc32(config.name.encode()))
-        self._seals = Seals(config.name)
+        self._seals = seals
         self.task_names = TaskNames()
         self.changes = GatheredChanges(
             lambda: sum(one.upstream is not None for one in self.modern), config.delays.gather
