@@ -75,13 +75,16 @@ def proxy_file(folder: Path, *changes: tuple[str, str]) -> Path:
 
 
 def seconds_of_the_end(name: str) -> float:
-    """The seconds that requests have after SIGTERM."""
+    """The seconds that a container has after SIGTERM."""
     if name == "mill":
-        (found,) = re.findall(r"shutdown_grace=(\d+)", (ROOT / "container/mill.py").read_text())
+        program = (ROOT / "container/mill.py").read_text()
+        text = " ".join([*CONTAINERS[name]["args"], program])
+        found = re.findall(r"(?:--drain-delay|shutdown_grace)=(\d+)", text)
     else:
         text = of_kind("ConfigMap")["gateway"]["data"]["proxy.toml"]
-        (found,) = re.findall(r"shutdownGrace = (\d+)", text)
-    return float(found)
+        found = re.findall(r"(?:drainDelay|shutdownGrace) = (\d+)", text)
+    assert len(found) == 2
+    return float(sum(map(int, found)))
 
 
 # -- what they say ---------------------------------------------------------------------------------
@@ -128,8 +131,7 @@ def test_a_container_may_do_nothing_that_it_need_not(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mill", "gateway"])
 def test_a_pod_has_time_to_end(name: str) -> None:
-    before = CONTAINERS[name]["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert PODS[name]["terminationGracePeriodSeconds"] > before + seconds_of_the_end(name)
+    assert PODS[name]["terminationGracePeriodSeconds"] > seconds_of_the_end(name)
 
 
 def test_the_file_of_the_proxy(tmp_path: Path) -> None:
@@ -166,6 +168,7 @@ async def test_they_run(tmp_path: Path, store_server: StoreServer) -> None:
         ('resolve = "a"', 'resolve = "a"\nresolver = ["RESOLVER"]'),
         ("http://0.0.0.0:8765", f"http://127.0.0.1:{proxy_port}"),
         ("http://0.0.0.0:9464", f"http://127.0.0.1:{admin_port}"),
+        ("drainDelay = 15", "drainDelay = 0.1"),
     )
     async with nameserver() as dns:
         dns.have("mill.test", "A", "127.0.0.1")
@@ -174,6 +177,7 @@ async def test_they_run(tmp_path: Path, store_server: StoreServer) -> None:
             "/srv/mill.py": str(ROOT / "container" / "mill.py"),
             "0.0.0.0:8000": f"0.0.0.0:{port}",
             "0.0.0.0:9464": f"127.0.0.1:{metrics_port}",
+            "--drain-delay=15": "--drain-delay=0.1",
         }
         with running("mill", env, **own) as mill:
             mill.line("serving")

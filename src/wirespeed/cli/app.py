@@ -164,6 +164,14 @@ def cli(ctx: click.Context) -> None:
     "this one; any host answers requests of any session then.",
 )
 @click.option(
+    "--drain-delay",
+    type=click.FloatRange(0, 86_400),
+    default=0.0,
+    metavar="SECONDS",
+    help="HTTP: how long to serve on after SIGTERM, with 503 at /healthz, so that load balancers "
+    "look elsewhere.",
+)
+@click.option(
     "--metrics",
     metavar="URL",
     help="Also serve metrics for Prometheus at http://HOST:PORT/PATH.",

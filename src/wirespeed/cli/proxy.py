@@ -14,6 +14,7 @@ import msgspec
 
 from wirespeed.cli import credentials
 from wirespeed.cli.failures import Exit, Failure, complain, usage
+from wirespeed.cli.log_lines import set_up_log, show_access_log
 from wirespeed.cli.observability import LAST_SPANS, traced
 from wirespeed.cli.serve import (
     ListenSpec,
@@ -22,8 +23,6 @@ from wirespeed.cli.serve import (
     places_of,
     renew,
     serve_at,
-    set_up_log,
-    show_access_log,
 )
 from wirespeed.errors import ConfigError, WirespeedError
 from wirespeed.proxy.config import ListenConfig

@@ -25,7 +25,8 @@ def bench_target(
     """Serve until the client leaves, or the process is told to end. Failure (2): an option is
     wrong."""
     from wirespeed.bench.target import make_server
-    from wirespeed.cli.serve import places_of, serve_at, set_up_log
+    from wirespeed.cli.log_lines import set_up_log
+    from wirespeed.cli.serve import places_of, serve_at
 
     set_up_log(log_level, log_format)
     server = make_server(tools=tools, size=size, delay=_delay(delay), progress=progress)

@@ -194,7 +194,8 @@ class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_onl
             ``/.well-known/ai-catalog.json`` lists the cards (SEP-2127, a draft). They say who a
             server is and how to connect, and are shown to everyone. None: there are no cards.
         drain_delay: Seconds that a listener goes on to serve when it is told to shut down, so that
-            a load balancer sees the 503 of ``healthz`` before the port is closed.
+            a load balancer sees the 503 of ``healthz`` before the port is closed. Each response is
+            the last one of its connection then.
     """
 
     name: str | None = None

@@ -19,6 +19,7 @@ import msgspec
 from wirespeed._core.slab import InputBudget, give_back
 from wirespeed.transport.address import Address, urls_of
 from wirespeed.transport.http.options import default_name
+from wirespeed.transport.net.activation import LINGER
 from wirespeed.transport.net.connections import ServedConnection, ServedHttp
 from wirespeed.transport.net.keepalive import KeepAlive
 from wirespeed.transport.net.sockets import (
@@ -496,7 +497,9 @@ class Listener:
 
     def drain(self, delay: float = 0.0) -> None:
         """Stop accepting, let each connection finish its running requests, then end. Before that,
-        serve for ``delay`` or `HttpOptions.drain_delay` seconds and say that the end is near."""
+        serve for ``delay`` or `HttpOptions.drain_delay` seconds and say that the end is near: each
+        response over HTTP is the last one of its connection, so that no client sends a request into
+        a connection that is closed."""
         if self.draining:
             return
         self.draining = True
@@ -508,7 +511,17 @@ class Listener:
         logger.info("shutting down in %g s", delay)
         if self._site is not None:
             self._site.leave()
-        self._delay = self.loop.call_later(delay, self._end)
+            self._site.close_each()
+        self._delay = self.loop.call_later(delay, self._close_port)
+
+    def _close_port(self) -> None:
+        """Take the last connections. Their clients have a moment to send what they came for."""
+        if self._accepting:
+            for sock in self.listening.sockets:
+                self._accept(sock)
+        self.stop_accepting()
+        self.listening.close()
+        self._delay = self.loop.call_later(LINGER, self._end)
 
     def _end(self) -> None:
         """Stop accepting, let each connection finish its running requests, then end."""

@@ -95,11 +95,28 @@ def test_a_probe_hears_of_the_end_before_the_port_is_closed(workers: int) -> Non
         assert program.ask() == (503, "close", b"the server is shutting down\n")
         assert program.ask("HEAD")[:2] == (503, "close")
         status, connection, body = program.ask("POST", "/mcp", raw.initialize(1))
-        assert (status, connection) == (200, None)
+        assert (status, connection) == (200, "close")
         assert json.loads(body)["result"]["serverInfo"]["name"] == "leaves"
         assert program.process.wait(raw.FOREVER) == 0
         assert 2.9 <= time.monotonic() - told < 20
         assert program.health() == 0
+
+
+def test_a_request_of_a_client_that_has_just_connected_is_answered() -> None:
+    """Its connection was accepted before the port was closed, or waited to be accepted."""
+    with Program(1, 0.3) as program:
+        connection = http.client.HTTPConnection(program.host, timeout=raw.FOREVER)
+        program.process.send_signal(signal.SIGTERM)
+        program.until(503)
+        connection.connect()
+        while program.health():
+            pass
+        fields = {"Content-Type": "application/json"}
+        connection.request("POST", "/mcp", json.dumps(raw.initialize(1)), fields)
+        response = connection.getresponse()
+        assert (response.status, response.getheader("Connection")) == (200, "close")
+        connection.close()
+        assert program.process.wait(raw.FOREVER) == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])
