@@ -173,6 +173,7 @@ class Presence:
         member: This host in the store.
         worker, n_workers: The number of this process among those of the host.
         hosts: The URLs of the others, by their names.
+        is_cut_off: Neither this host nor any other one that answers reaches the store.
     """
 
     def __init__(
@@ -204,6 +205,7 @@ class Presence:
         self._lease = -math.inf  # since when: a renewal, or an answer of the others
         self._unsure_until = -math.inf  # whether hosts that have no entry are gone
         self._silent_until = -math.inf  # this one may be among those with which another goes on
+        self.is_cut_off = False
         self._is_told = False  # without the store: another host said last that it reaches it
         self._renewing: asyncio.Task[None] | None = None  # which has not begun
         self._counts: dict[str, asyncio.Task[bool]] = {}  # by member
@@ -244,7 +246,7 @@ class Presence:
         ProtocolError as of `Cluster.run`."""
         since = time.monotonic()
         is_own, data, age, number, *answer = await self._run_renewal(LIFETIME)
-        self._is_told = False
+        self._is_told = self.is_cut_off = False
         others = self._valid(zip(answer[::2], answer[1::2], strict=True))
         if not self.has_lease and self._renewed > 0:
             logger.warning(
@@ -322,6 +324,7 @@ class Presence:
         asked = time.monotonic()
         answers = await self._ask(self._view.others, RENEWAL)
         self._is_told = any(said.startswith(b"up") for said in answers.values())
+        self.is_cut_off = not self._is_told
         n_lost = 1 + list(answers.values()).count(b"down")
         if not self._is_told and 2 * n_lost > 1 + len(self._view.others) and self.has_lease:
             self._lease = asked

@@ -305,15 +305,23 @@ class SessionHosts:
         self._changed[session.id] = endpoint, session
         self._opened.set()
 
-    async def save(self, endpoint: SessionEndpoint, session: HttpSession) -> None:
-        """Write the record of a session whose state has changed; later, if the store is away."""
+    async def save(
+        self, endpoint: SessionEndpoint, session: HttpSession, *, opens: bool = False
+    ) -> None:
+        """Write the record of a session whose state has changed; later, if the store is away.
+
+        StoreUnavailable: The session is new, as ``opens`` says, and another host may reach the
+        store.
+        """
         record = self._due(endpoint, session, time.monotonic())
         if record is None:
             return
         self._saved.setdefault(session.id, (record, -math.inf))
         try:
             await self._save(endpoint, session, record, time.monotonic())
-        except (StoreUnavailable, ProtocolError):
+        except ProtocolError as exc:
+            if opens and isinstance(exc, StoreUnavailable) and not self._presence.is_cut_off:
+                raise
             self.changed(endpoint, session)
 
     def ended(self, session_id: str, *, for_good: bool) -> None:

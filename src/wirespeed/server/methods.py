@@ -130,7 +130,7 @@ def refuse_uninitialized(connection: Serving, message: Message) -> None:
     raise ProtocolError(codes.INVALID_PARAMS, text)
 
 
-def initialize(call: Call, message: Message) -> bytes:
+def initialize(call: Call, message: Message) -> bytes | Coroutine[Any, Any, bytes]:
     """The legacy handshake (basic/lifecycle of 2024-11-05 to 2025-11-25)."""
     connection = call.connection
     discovery = connection.service.discovery
@@ -160,7 +160,7 @@ def initialize(call: Call, message: Message) -> bytes:
         connection.state.client_info = params.clientInfo
         connection.state.capabilities = understood(params.capabilities)
         connection.changes.offered = frozenset(discovery.capabilities(chosen))
-    return discovery.initialize_result(chosen)
+    return saved(call, discovery.initialize_result(chosen), opens=True)
 
 
 def discover(call: Call, message: Message) -> Body:

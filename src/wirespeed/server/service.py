@@ -23,7 +23,6 @@ from wirespeed.server.extensions import ExtensionCatalog
 from wirespeed.server.feature_catalogs import PromptCatalog, ResourceCatalog
 from wirespeed.server.middleware.stack import MiddlewareStack
 from wirespeed.server.permissions import Visibility, checked_words
-from wirespeed.server.requests.call import Handshake
 from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.session_state import DEFAULT_LEVEL
 from wirespeed.server.tasks.catalog import Tasks
@@ -362,8 +361,7 @@ class McpService(HttpService):
             "clientInfo": state.client_info,
         }
         said: list[tuple[str, dict[str, Any]]] = [("initialize", hello)]
-        if connection.handshake == Handshake.INITIALIZED:
-            said.append(("notifications/initialized", {}))
+        said.append(("notifications/initialized", {}))  # who comes back has the answer
         if state.log_level != DEFAULT_LEVEL:
             said.append(("logging/setLevel", {"level": LOG_LEVELS[state.log_level]}))
         said += [("resources/subscribe", {"uri": uri}) for uri in sorted(connection.changes.uris)]

@@ -186,6 +186,28 @@ async def test_a_state_that_is_too_long_stays(tmp_path: Path, store_server: Stor
         assert json.loads(await one.answer("b", "recall"))[2] == {}
 
 
+async def test_a_new_session_is_in_the_store_before_its_client_knows(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    async with (
+        Cable(store_server) as cable,
+        deployed(tmp_path, store_server.url, "b") as hosts,
+    ):
+        await hosts.start("a", store=cable.url)
+        one = Visitor(hosts)
+        await one.initialize("a")
+        assert len(store_server.ask("KEYS", "*{session1:*record")) == 1
+        cable.cut()
+        peer = await hosts.connect("a")
+        refused = await peer.initialize(**Visitor(hosts).fields)
+        assert refused.status == 503 and refused.headers["retry-after"] == "1"
+        assert "mcp-session-id" not in refused.headers
+        cable.is_cut = False
+        await Visitor(hosts).initialize("b")
+        while len(store_server.ask("KEYS", "*{session1:*record")) != 2:
+            await asyncio.sleep(0.05)
+
+
 async def test_a_change_is_in_the_store_before_its_answer(
     tmp_path: Path, store_server: StoreServer
 ) -> None:

@@ -543,9 +543,9 @@ cdef class StreamableHttp(HttpTarget):
         """What handlers keep for a session, as far as it moves."""
         return self.service.session_kept(session.connection)
 
-    async def save_session(self, session):
+    async def save_session(self, session, *, opens):
         """Write the state of a session where other hosts read it."""
-        await self.directory.save(self, session)
+        await self.directory.save(self, session, opens=opens)
 
     def drop_session(self, session):
         """End a session here, which another process has now."""

@@ -88,7 +88,7 @@ class _Get:
 class SessionKeeper(Protocol):
     """Writes the state of sessions: `wirespeed.peer.http.endpoint.StreamableHttp`."""
 
-    async def save_session(self, session: HttpSession, /) -> None: ...
+    async def save_session(self, session: HttpSession, /, *, opens: bool) -> None: ...
 
 
 class HttpSession(SessionEntry):
@@ -167,10 +167,11 @@ class HttpSession(SessionEntry):
         """A handler keeps something for the session, which each request may change."""
         self.keeps_state = self.keeper is not None
 
-    async def save(self) -> None:
-        """The state of the session has changed: wait until other hosts know, or cannot know."""
+    async def save(self, *, opens: bool = False) -> None:
+        """The state of the session has changed: wait until other hosts know, or cannot know.
+        ``opens``: The session is new. StoreUnavailable: another host may know more."""
         if self.keeper is not None:
-            await self.keeper.save_session(self)
+            await self.keeper.save_session(self, opens=opens)
 
     def drain(self) -> None:
         """Answer the requests that are worked on, and close the GETs."""

@@ -168,13 +168,16 @@ def cursor_of(message: Message) -> str | None:
 _list = msgspec.json.Decoder(ListParams)
 
 
-def saved(call: Call) -> bytes | Coroutine[Any, Any, bytes]:
-    """The empty result of a request that has changed the state of its session, once other hosts
-    know."""
+def saved(
+    call: Call, result: bytes = b"{}", *, opens: bool = False
+) -> bytes | Coroutine[Any, Any, bytes]:
+    """The result of a request that has changed the state of its session, or ``opens`` it, once
+    other hosts know."""
     session: Any = getattr(call.connection.link, "session", None)
-    return b"{}" if session is None or session.keeper is None else _saved(session)
+    kept = session is not None and session.keeper is not None
+    return _saved(session, result, opens) if kept else result
 
 
-async def _saved(session: Any) -> bytes:
-    await session.save()
-    return b"{}"
+async def _saved(session: Any, result: bytes, opens: bool) -> bytes:
+    await session.save(opens=opens)
+    return result
