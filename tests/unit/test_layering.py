@@ -132,7 +132,7 @@ INSIDE = {
     "cluster": """
         clients
         store
-        events nonces rates quotas tasks records passing
+        events nonces rates quotas tasks records
         presence
         sessions
     """,

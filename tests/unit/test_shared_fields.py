@@ -31,6 +31,8 @@ PLACES = {
     "StreamableHttp": "peer/http/endpoint.pxd",
     "HttpConnection": "transport/http/exchange.pxd:Carrier transport/http/connection.pxd",
     "AsgiLink": "transport/http/asgi_link.pyx:AsgiLink",
+    "PassedLink": "transport/http/passed.pxd:PassedLink",
+    "PassingEnd": "transport/http/passing.pxd:PassingEnd",
 }
 _CLASS = re.compile(r"^cdef class (\w+).*:\n((?:(?:    .*)?\n)*)", re.MULTILINE)
 _FIELDS = re.compile(

@@ -24,9 +24,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from wirespeed.cluster.clients import Script
-from wirespeed.cluster.passing import HostRequests
 from wirespeed.cluster.store import Cluster
 from wirespeed.transport.http.options import check_host_url
+from wirespeed.transport.net.host_links import HostLinks
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.cluster")
@@ -161,7 +161,7 @@ class Presence:
         cluster: The store.
         base: Of the keys.
         url: Of this host.
-        requests: Asks the others.
+        links: To the others.
         without_store: The most seconds for which the lease goes on without the store.
         on_over: Called after the end of a lease, before the next one begins: others may own now
             what this host owned.
@@ -181,7 +181,7 @@ class Presence:
         cluster: Cluster,
         base: str,
         url: str,
-        requests: HostRequests,
+        links: HostLinks,
         *,
         without_store: float,
         on_over: Callable[[], None],
@@ -194,7 +194,7 @@ class Presence:
         self.hosts: dict[str, str] = {}
         self._cluster = cluster
         self._base = base
-        self._requests = requests
+        self._links = links
         self._without_store = without_store
         self._on_over = on_over
         self._on_data_lost = on_data_lost
@@ -274,7 +274,7 @@ class Presence:
         if self.is_unsure:
             hosts = self.hosts | hosts  # those that live come back
         self.hosts = hosts
-        await self._requests.close(but=hosts.values())
+        await self._links.close(but=hosts.values())
 
     async def renew_together(self) -> None:
         """As `renew`, once for all that ask in one turn of the loop."""
@@ -332,7 +332,10 @@ class Presence:
 
     async def _ask(self, urls: Mapping[str, str], seconds: float) -> dict[str, bytes]:
         """Return what hosts say, of those that answer in time, by member."""
-        asks = [self._requests.ask(url, seconds) for url in urls.values()]
+        asks = [
+            self._links.to(url, member.partition("@")[0]).ask(seconds)
+            for member, url in urls.items()
+        ]
         answers = zip(urls, await asyncio.gather(*asks), strict=True)
         return {member: said for member, said in answers if said in _STATES}
 

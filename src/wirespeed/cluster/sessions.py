@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import structs
 
 from wirespeed._exports import set_public_home
-from wirespeed.cluster.passing import HOSTS_PATH, HostRequests
 from wirespeed.cluster.presence import HURRY, LIFETIME, RENEWAL, Presence, member_of
 from wirespeed.cluster.records import VERSION, SessionRecord, SessionRecords, SessionState
 from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
-from wirespeed.transport.gate import Admission
-from wirespeed.transport.headers import Headers
+from wirespeed.transport.http.members import Membership
 from wirespeed.transport.http.options import check_host_url
+from wirespeed.transport.net.host_links import HostLinks
+from wirespeed.transport.options import NotPassed
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.transport.http.exchange import Exchange
     from wirespeed.transport.http.options import HttpOptions
-    from wirespeed.transport.options import HttpRequest
 
 logger = logging.getLogger("wirespeed.cluster")
 
@@ -97,7 +96,7 @@ class SessionHosts:
             not adopted.
 
     Attributes:
-        path: The path at which a host answers the others.
+        members: What proves that this host is one of them.
 
     Raises:
         ValueError: An argument is wrong.
@@ -120,15 +119,15 @@ class SessionHosts:
         if len(secret) < MIN_SECRET:
             raise ValueError(f"the secret of SessionHosts has at least {MIN_SECRET} bytes")
         self.cluster = cluster
-        self.path = HOSTS_PATH
         self._key = hmac.digest(secret, b"wirespeed session hosts 1\0" + name.encode(), "sha256")
         self._records = SessionRecords(cluster, name, self._key)
-        self._requests = HostRequests(self._key, ssl, limits)
+        self.members = Membership(self._key)
+        self._links = HostLinks(self.members, far=True, ssl=ssl, limits=limits)
         self._presence = Presence(
             cluster,
             cluster.base(f"sessions{VERSION}", name),
             url,
-            self._requests,
+            self._links,
             without_store=without_store,
             on_over=self._drop_sessions,
             on_data_lost=self._save_all,
@@ -159,6 +158,11 @@ class SessionHosts:
             self.cluster.hold(self)
             self._task = asyncio.get_running_loop().create_task(self._renew_always())
 
+    @property
+    def name(self) -> str:
+        """The name of this host."""
+        return self._presence.name
+
     def share(self, worker: int, n: int) -> None:
         """This process is the worker with this number, of n."""
         self._presence.worker = worker
@@ -181,7 +185,7 @@ class SessionHosts:
             await asyncio.wait(self._work)
         with contextlib.suppress(StoreUnavailable, ProtocolError):
             await self._presence.leave()
-        await self._requests.close()
+        await self._links.close()
         await self.cluster.release(self)
 
     async def _renew_always(self) -> None:
@@ -212,11 +216,10 @@ class SessionHosts:
         self._looked = -math.inf
         self._saved = {id: (record, -math.inf) for id, (record, _) in self._saved.items()}
 
-    def state(self, headers: Headers) -> bytes | int:
-        """Return what the host that asks is told, as of `Presence.state`, or the number of the
-        worker that it asks. ``headers``: Of its question."""
-        worker = self._requests.worker_of(headers) or 0
-        return self._presence.state() if worker == self._presence.worker else worker
+    def state(self) -> bytes | int:
+        """Return what a host that asks is told, as of `Presence.state`, or the number of the worker
+        that says it."""
+        return self._presence.state() if self._presence.worker == 0 else 0
 
     # -- whose session it is -----------------------------------------------------------------------
 
@@ -233,18 +236,22 @@ class SessionHosts:
         url = self._presence.hosts.get(name, self._presence.url)
         return f"{member_of(name, url)}.{rest.partition('.')[0]}"
 
-    def host_of(self, session_id: str, headers: Headers) -> str | int | None:
+    def host_of(self, session_id: str, named: int | None) -> str | int | None:
         """Return the URL of the other living host that has a session, or the number of the other
         worker of this host, as far as that is known without the store; None: it is not.
-        ``headers``: Of the request, in which another host may name the worker."""
+        ``named``: The worker that another host names, which passes the request on."""
         member, _, worker = self._owner_of(session_id).partition(".")
-        number = self._requests.worker_of(headers)
-        if number is None and member != self._presence.member:
+        if named is None and member != self._presence.member:
             return self._presence.url_of(member)
-        if number is None:
-            number = int(worker)
+        number = int(worker) if named is None else named
         is_other = number != self._presence.worker and number < self._presence.n_workers
         return number if is_other else None
+
+    def owner_of(self, session_id: str, host: str | int) -> str:
+        """Return the process that a request of a session was passed on to: ``host`` as of
+        `host_of`."""
+        is_worker = isinstance(host, int)
+        return f"{self._presence.member}.{host}" if is_worker else self._owner_of(session_id)
 
     def _lives(self, owner: str) -> bool:
         member, _, worker = owner.partition(".")
@@ -440,20 +447,15 @@ class SessionHosts:
         self,
         exchange: Exchange,
         session_id: str,
-        url: str,
+        host: str,
         body: bytes,
-        otherwise: Callable[[str | None], None],
+        otherwise: Callable[[NotPassed], object],
     ) -> None:
-        """As of `HostRequests`."""
-        self._requests.pass_on(exchange, self._owner_of(session_id), url, body, otherwise)
-
-    def is_passed_on(self, headers: Headers) -> bool:
-        """As of `HostRequests`."""
-        return self._requests.is_passed_on(headers)
-
-    def admission(self, request: HttpRequest) -> Admission | None:
-        """As of `HostRequests`."""
-        return self._requests.admission(request)
+        """Answer a request with the response of another host. ``otherwise``: As of
+        `HostLink.pass_on`."""
+        member, _, worker = self._owner_of(session_id).partition(".")
+        link = self._links.to(host, member.partition("@")[0])
+        link.pass_on(exchange, int(worker), body, otherwise)
 
 
 set_public_home(globals())

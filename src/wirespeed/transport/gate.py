@@ -113,7 +113,6 @@ class Gate:
         self.is_file = bool(address.file)  # no web page can reach it, whatever it is called
         self.tokens = [token.encode() for token in options.tokens]
         self.authenticate = options.authenticate
-        self.directory = options.http.directory
         self.on_refused = options.on_refused
         self.hosts = None if options.hosts is None else [_rule(host) for host in options.hosts]
         self.any_host = self.hosts is not None and ("*", "") in self.hosts
@@ -228,10 +227,6 @@ class Gate:
         refusal_status: int,
         authority: Authority | None,
     ) -> Admission | Awaitable[Admission]:
-        if self.directory is not None:
-            admitted: Admission | None = self.directory.admission(request)
-            if admitted is not None:
-                return admitted
         self.check_host(request)
         self.check_origin(request)
         if authority is not None:

@@ -1,5 +1,6 @@
 """Options of listening: who may come in, how many, and how long each may keep a server waiting."""
 
+import enum
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -82,8 +83,17 @@ class User(str):
         return user
 
 
-# The `User.data` of a request that another host has passed on: that of the session's user.
+# The `User.data` of a request that another process has passed on: that of the session's user.
 OF_SESSION = object()
+
+
+class NotPassed(enum.Enum):
+    """Why another process does not answer a request that was to be passed on to it."""
+
+    NOT_HERE = enum.auto()  # it does not have the session
+    NOT_SENT = enum.auto()  # it was not reached, or takes no more
+    LOST = enum.auto()  # it was lost before its answer: the request may have run
+    FULL = enum.auto()  # too much waits for it
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -557,7 +557,7 @@ class WireTrace:
     ) -> None:
         """Write the messages that end in these bytes."""
         if event == "made":  # maybe at the address of a wire that is gone
-            if type(wire).__name__ == "RelayWire":  # another worker shows what these bytes are
+            if type(wire).__name__ == "PassingWire":  # the process of the client shows the requests
                 self._connections.pop(id(wire), None)
             else:
                 self._connections[id(wire)] = TracedConnection(wire, next(self._numbers))

@@ -4,11 +4,8 @@ gone. The hosts are processes."""
 from __future__ import annotations
 
 import asyncio
-import base64
-import hmac
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,6 @@ from lab.http import message
 from lab.store import Cable, MakeServer, StoreServer
 
 from wirespeed.cluster.presence import member_of
-from wirespeed.transport.gate import digest
 
 pytestmark = pytest.mark.compiled
 
@@ -346,12 +342,6 @@ async def test_forged_requests_and_records(tmp_path: Path, store_server: StoreSe
         one = Visitor(hosts)
         session = await one.initialize("a")
         key = await saved(store_server)
-        for forged in ("", "x", "bnVsbA==.bnVsbA==", "W10=.W10="):
-            refused = await one.ask(
-                "b", body=call_of("who", 1), authorization="Bearer x", wirespeed_member=forged
-            )
-            assert refused.status in (403, 421), refused.body
-        assert (await one.ask("a", "GET", path="/.wirespeed/hosts")).status == 403
         store_server.ask("CONFIG", "RESETSTAT")
         for id in ("a", "a.0", "a.0.x", "a.99999.x", session + "x", "..", "x" * 4000):
             other = Visitor(hosts)
@@ -416,40 +406,3 @@ async def test_a_host_that_alone_loses_the_store(tmp_path: Path, store_server: S
             assert await one.answer("c", "who") == "b"
         cable.is_cut = False
         assert await one.answer("a", "who") == "b"
-
-
-async def test_what_a_host_says_of_itself_lets_nobody_in(
-    tmp_path: Path, store_server: StoreServer
-) -> None:
-    """Its field without a session is for the question whether the store is reached."""
-    key = hmac.digest(b"s" * 16, b"wirespeed session hosts 1\0shop", "sha256")
-
-    def signed(*said: Any) -> str:
-        text = json.dumps(said).encode()
-        parts = text, hmac.digest(key, text, "sha256")
-        return ".".join(base64.urlsafe_b64encode(one).decode() for one in parts)
-
-    own = signed("", None, None, None, [], 0)
-    async with deployed(tmp_path, store_server.url, "a", tokens=TOKENS) as hosts:
-        nobody = Visitor(hosts)
-        asked = await nobody.ask(
-            "a",
-            "GET",
-            path="/.wirespeed/hosts",
-            wirespeed_member=own,
-        )
-        assert (asked.status, asked.body.split()[0]) == (200, b"up")
-        for field in (signed(), own):
-            hello = await nobody.ask("a", body=message("initialize", {}, 1), wirespeed_member=field)
-            assert hello.status == 403
-        anne = Visitor(hosts, TOKENS["anne"])
-        session = await anne.initialize("a")
-        principal = digest("user", "anne").hex()
-        nobody.fields["mcp_session_id"] = session
-        for expires, status in ((time.time() - 1, 401), (time.time() + 60, 200)):
-            field = signed(session, principal, expires, "anne", [], 0)
-            called = await nobody.ask("a", body=call_of("who", 1), wirespeed_member=field)
-            assert called.status == status
-        other = signed(session[:-1] + "x", principal, None, "anne", [], 0)
-        refused = await nobody.ask("a", body=call_of("who", 1), wirespeed_member=other)
-        assert refused.status == 403

@@ -10,6 +10,7 @@ from wirespeed.transport.http.options import SessionDirectory
 from wirespeed.transport.taskpool import TaskPool
 
 OF_SESSION: object
+BUSY: tuple[int, str, list[tuple[str, str]]]
 
 @final
 class StreamableHttp(HttpTarget):

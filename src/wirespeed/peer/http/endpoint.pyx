@@ -24,7 +24,7 @@ from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.peer.http.exchange cimport AUTO, EVENTS, JSON, McpExchange, Streams
 from wirespeed.peer.http.headers cimport copy_of, joined
 from wirespeed.peer.http.sessions cimport SessionEntry, SessionLink, Sessions
-from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
+from wirespeed.transport.http.exchange cimport Exchange, HttpTarget, PassedClient
 from wirespeed.transport.taskpool cimport TaskPool
 
 import asyncio
@@ -36,15 +36,14 @@ import msgspec
 
 from wirespeed._core.reply_route import MemoryReply
 from wirespeed.errors import ProtocolError
-from wirespeed.peer.http.exchange import SESSION_OVER, dismiss_all, refuse
+from wirespeed.peer.http.exchange import BUSY, SESSION_OVER, dismiss_all, not_passed, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sessions import SessionElsewhere, SessionLimit
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.transport.gate import Refused
-from wirespeed.transport.http.exchange import WrongWorker
-from wirespeed.transport.options import OF_SESSION, Refusal, User
+from wirespeed.transport.options import OF_SESSION, NotPassed, Refusal, User
 from wirespeed.transport.service import Peer
 
 cdef enum:
@@ -59,7 +58,6 @@ cdef uint64_t DECIDING = (
 cdef object UNSURE = Refusal(
     503, "it is not sure that this host still has the session", {"Retry-After": "1"}
 )
-cdef tuple BUSY = (503, "the session is not found now: try again", [("Retry-After", "1")])
 cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
 
 
@@ -81,6 +79,12 @@ cdef inline bint is_value(Span value, bytes text) noexcept:
         value.n == <size_t> PyBytes_GET_SIZE(text)
         and memcmp(value.p, PyBytes_AS_STRING(text), value.n) == 0
     )
+
+
+cdef object named_by(Exchange exchange):
+    """The worker that another host names; None: no other host passes the request on."""
+    cdef PassedClient passed = exchange.carrier.passed
+    return passed.worker if passed is not None and passed.far else None
 
 
 cdef inline str text_of(Span value):
@@ -140,8 +144,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef int serve_here_c(
         self, Exchange exchange, Slab slab, const uint8_t *p, size_t n
     ) except -1:
-        """Answer a request. SessionElsewhere, WrongWorker: it is of a session of another host, or
-        of another process of this one."""
+        """Answer a request. SessionElsewhere: it is of a session of another process."""
         cdef HttpHead head = exchange.read_head_c()
         cdef Span value
         cdef SessionEntry session
@@ -322,28 +325,23 @@ cdef class StreamableHttp(HttpTarget):
         return session
 
     cdef SessionEntry known_c(self, Exchange ex, Span value):
-        """The session with an id; None: there is none. WrongWorker, SessionElsewhere: another
-        process or host has it."""
+        """The session with an id; None: there is none. SessionElsewhere: another process has it."""
         cdef str id = joined(text_of(value))
         cdef SessionEntry session = self.sessions.find(id, ex.principal)
         if session is not None and session.connection.link is not None:
             if self.directory is not None:
                 if not self.directory.may_serve(id):
                     raise Refused(UNSURE)
-                if ex.user is not None and ex.user.data is OF_SESSION:
-                    opener = session.connection.peer.user
-                    ex.user = User(ex.user, ex.user.scopes, None if opener is None else opener.data)
+            if ex.user is not None and ex.user.data is OF_SESSION:
+                opener = session.connection.peer.user
+                ex.user = User(ex.user, ex.user.scopes, None if opener is None else opener.data)
             return session                     # else it ended in this turn
         if self.directory is None:
             where = self.sessions.owner(id)
+            if where is not None:
+                raise SessionElsewhere(id, where)
         elif is_id(id) and not self.directory.has_ended(id):
-            where = self.directory.host_of(id, ex.headers)
-        else:
-            return None
-        if isinstance(where, int):
-            raise WrongWorker(where)
-        if self.directory is not None:
-            raise SessionElsewhere(id, where)
+            raise SessionElsewhere(id, self.directory.host_of(id, named_by(ex)))
         return None
 
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1:
@@ -446,21 +444,35 @@ cdef class StreamableHttp(HttpTarget):
     # -- several hosts ---------------------------------------------------------------------------
 
     def _elsewhere(self, Exchange exchange, id, host, body, n_tries=0):
-        """Answer a request of a session that this process does not have."""
-        if self.directory.is_passed_on(exchange.headers):
+        """Answer a request of a session that this process does not have. ``host``: As of
+        `SessionElsewhere`."""
+        cdef PassedClient passed = exchange.carrier.passed
+        if passed is not None and not (passed.far and isinstance(host, int)):
             exchange.respond(421)              # the sender looks for it
         elif n_tries > MAX_TRIES:
             refuse(exchange, *BUSY)
         elif host is None:
             self.streams.run(self._locate(exchange, id, None, body, n_tries))
         else:
-            self.directory.pass_on(
-                exchange, id, host, body, partial(self._not_passed, exchange, id, body, n_tries)
-            )
+            otherwise = partial(self._not_passed, exchange, id, host, body, n_tries)
+            if isinstance(host, int):
+                exchange.carrier.pass_on(exchange, host, body, otherwise)
+            else:
+                self.directory.pass_on(exchange, id, host, body, otherwise)
 
-    def _not_passed(self, Exchange exchange, id, body, n_tries, lost_by):
-        """A process does not have the session, or its host is not reached."""
-        self.streams.run(self._locate(exchange, id, lost_by, body, n_tries + 1))
+    def _not_passed(self, Exchange exchange, id, host, body, n_tries, why):
+        """A process that should have the session does not answer."""
+        if exchange.carrier is None:
+            return                             # the client is gone
+        if why is NotPassed.LOST or why is NotPassed.FULL or self.directory is None:
+            not_passed(exchange, why)
+        elif exchange.carrier.passed is not None:
+            exchange.respond(421)
+        else:
+            owner = None
+            if why is NotPassed.NOT_HERE:
+                owner = self.directory.owner_of(id, host)
+            self.streams.run(self._locate(exchange, id, owner, body, n_tries + 1))
 
     async def _locate(self, Exchange exchange, id, lost_by, body, n_tries):
         """Find the session of a request, or adopt it, and answer the request."""
@@ -485,8 +497,8 @@ cdef class StreamableHttp(HttpTarget):
         else:
             host = None
             if id not in self.sessions.by_id:
-                host = self.directory.host_of(id, exchange.headers)
-            if isinstance(host, str):
+                host = self.directory.host_of(id, None)
+            if host is not None:
                 self._elsewhere(exchange, id, host, body, n_tries + 1)
             else:
                 exchange.carrier.take_again(exchange, body)

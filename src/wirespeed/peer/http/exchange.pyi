@@ -7,6 +7,7 @@ from wirespeed.peer.connection import SessionConnection
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange
 from wirespeed.transport.http.options import EventStore, HttpOptions
+from wirespeed.transport.options import NotPassed
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 LAST_WAIT: float
@@ -46,8 +47,11 @@ class McpExchange(Exchange):
 def dismiss_all(connection: SessionConnection, why: str) -> None: ...
 
 SESSION_OVER: str
+LOST: str
+BUSY: tuple[int, str, list[tuple[str, str]]]
 RETRY_AFTER: int
 
+def not_passed(exchange: Exchange, why: NotPassed) -> None: ...
 def refuse(
     exchange: Exchange, status: int, sentence: str, fields: Iterable[tuple[str, str]] = ()
 ) -> None: ...

@@ -24,12 +24,15 @@ from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
 from wirespeed._core.envelope import parse
 from wirespeed.peer.http.event_store import value_of
+from wirespeed.transport.options import NotPassed
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.server")
 
 LAST_WAIT = 5.0        # seconds for a store, at the end
 SESSION_OVER = "there is no such session: send initialize again"
+LOST = "the host that has the session was lost before its answer: the request may have run"
+BUSY = (503, "the session is not found now: try again", [("Retry-After", "1")])
 
 cdef bytes JSON_FIELDS = b"Content-Type: application/json\r\n"
 RETRY_AFTER = 5        # seconds, for a server that is full
@@ -359,6 +362,16 @@ def refuse(Exchange exchange not None, int status, str sentence, fields=()):
         status, encode({"jsonrpc": "2.0", "error": error}),
         [("Content-Type", "application/json"), *fields],
     )
+
+
+def not_passed(Exchange exchange not None, why):
+    """Refuse a request that another process was to answer. ``why``: A `NotPassed`."""
+    if exchange.carrier is None:
+        return                                 # the client is gone
+    if why is NotPassed.LOST:
+        refuse(exchange, 502, LOST)
+    else:
+        refuse(exchange, *BUSY)
 
 
 # -- the streams of an endpoint ------------------------------------------------------------------

@@ -84,10 +84,11 @@ class SessionElsewhere(Exception):
 
     Attributes:
         id: The session's id.
-        host: The URL of the host that has the session; None: that is not known.
+        host: The name of the host that has the session, or the number of the worker of this one;
+            None: that is not known.
     """
 
-    def __init__(self, str id not None, str host):
+    def __init__(self, str id not None, host):
         super().__init__(id)
         self.id = id
         self.host = host

@@ -9,15 +9,15 @@ import asyncio
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from wirespeed._core.envelope import Message, parse
 from wirespeed._exports import set_public_home
-from wirespeed.peer.http.exchange import Streams, refuse
+from wirespeed.peer.http.exchange import Streams, not_passed, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions
-from wirespeed.transport.http.exchange import Exchange, HttpTarget, WrongWorker
+from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.service import Peer
 
 if TYPE_CHECKING:
@@ -200,9 +200,11 @@ class SseEndpoint(HttpTarget):
         session = self._sessions.find(ids[0], exchange.principal)
         if session is None:
             worker = self._sessions.owner(ids[0])
-            if worker is not None:
-                raise WrongWorker(worker)
-            refuse(exchange, 404, _OVER)
+            if worker is None:
+                refuse(exchange, 404, _OVER)
+            else:
+                carrier: Any = exchange.carrier
+                carrier.pass_on(exchange, worker, body, partial(not_passed, exchange))
             return
         session.post(exchange, body.removeprefix(BOM_UTF8))
 

@@ -20,7 +20,7 @@ from wirespeed.proxy.operation.snapshot import (
     Snapshot,
     summary,
 )
-from wirespeed.transport.net.handover import FLAGS
+from wirespeed.transport.net.activation import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -1,7 +1,7 @@
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget
+from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, PassedClient
 from wirespeed.transport.http.site cimport Admitted, HttpSite, PageOrigin
 
 
@@ -33,8 +33,6 @@ cdef class HttpConnection(Carrier):
     cdef bint last                     # close when the response in progress is sent
     cdef bint looked                   # the head was checked before its body has arrived
     cdef bint full                     # there are too many connections: every request is refused
-    # gives the connection to another process, and closes the link: True; or None
-    cdef public object pass_on
     cdef double began                  # when the request arrived that is being answered
     cdef long long sent_before         # bytes sent and queued before its response
     cdef Admitted known_early          # one whose body has not arrived yet, or None
@@ -47,7 +45,9 @@ cdef class HttpConnection(Carrier):
     cdef long long sent_c(self) noexcept
     cdef int waits_for_c(self) noexcept
     cdef int request_c(self, Span body) except -1
-    cdef int pass_on_c(self, Exchange exchange, int worker, Span body) except -1
+    # The next request is one that another process passes on.
+    cdef int serve_c(self, PassedClient client) except -1
+    cdef int introduce_c(self, Exchange exchange) except -1
     cdef int unfinished_c(self) except -1
     cdef int rest_c(self, Exchange exchange) except -1
     cdef int ended_c(self) except -1

@@ -7,6 +7,7 @@ from wirespeed._core.wire import Wire
 from wirespeed.limits import Limits
 from wirespeed.transport.http.exchange import Carrier, Exchange
 from wirespeed.transport.http.site import HttpSite
+from wirespeed.transport.options import NotPassed
 from wirespeed.transport.service import Peer
 
 @final
@@ -18,7 +19,6 @@ class HttpConnection(Carrier):
     certificate: bytes | None
     principal: bytes | None
     peer: Peer | None
-    pass_on: Callable[[int, bytes], bool] | None
     on_upgrade: Callable[[Any, bytes], object] | None
     def __init__(self, site: HttpSite, address: str, *, full: bool = False) -> None: ...
     @property
@@ -31,6 +31,13 @@ class HttpConnection(Carrier):
     def n_requests(self) -> int: ...
     @property
     def waits_for(self) -> Literal["request", "head", "body", "verdict"] | None: ...
+    def pass_on(
+        self,
+        exchange: Exchange,
+        worker: int,
+        body: bytes,
+        otherwise: Callable[[NotPassed], object],
+    ) -> None: ...
     def take_again(self, exchange: Exchange, body: bytes) -> None: ...
     def upgrade(self, answer: bytes, opening: Any) -> None: ...
     def time_out(self) -> None: ...

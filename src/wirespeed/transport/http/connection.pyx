@@ -22,14 +22,15 @@ from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.slab cimport Lease, Slab
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.exchange cimport Carrier, Exchange, HttpTarget, headers_c
+from wirespeed.transport.http.exchange cimport (
+    Carrier, Exchange, HttpTarget, PassedClient, headers_c,
+)
 from wirespeed.transport.http.site cimport Admitted, HttpSite, PageOrigin, value_of
 
 from wirespeed._core.framing.http.writer import field_lines
 from wirespeed.errors import shortened
 from wirespeed.transport.gate import Refused
 from wirespeed.transport.http import cors
-from wirespeed.transport.http.exchange import WrongWorker
 from wirespeed.transport.options import HttpRequest, Refusal
 
 logger = logging.getLogger("wirespeed.server")
@@ -39,13 +40,11 @@ cdef int INFO = logging.INFO
 TOO_MANY = Refusal(503, "too many connections", {"Retry-After": "5"})
 TOO_SLOW = Refusal(503, "the request could not be authorized in time", {"Retry-After": "5"})
 SHUTTING_DOWN = Refusal(503, "the server is shutting down")
+EXPIRED = Refusal(401, "the credentials of the client have expired")
 NO_BODY = Refusal(413, "this request needs no body")
 NO_ROOM = Refusal(503, "too many requests are not complete yet", {"Retry-After": "5"})
 NOTHING = "nothing is served at this path"
 PLAIN = ("Content-Type", "text/plain; charset=utf-8")
-
-# header fields that say how a body is sent
-OF_BODIES = (b"transfer-encoding", b"content-length", b"expect", b"trailer")
 
 cdef enum:
     MAX_AHEAD = 65536     # bytes that are read while a request is being answered
@@ -469,9 +468,13 @@ cdef class HttpConnection(Carrier):
         self.http.busy = True
         if self.site.log is not None:
             self.note_c(exchange)
-        if self.site.forwarded is not None:
+        if self.site.forwarded is not None and self.passed is None:
             exchange.address = self.site.forwarded.peer(self.address, headers_c(head))
         try:
+            if self.passed is not None:
+                self.introduce_c(exchange)
+                target.take_c(exchange, framer.slab, body.p, body.n)
+                return me.rest_c(exchange)
             if (
                 (head.method_c == OPTIONS or head.value_c(ORIGIN, &origin))
                 and self.options_c(exchange, head)
@@ -495,37 +498,29 @@ cdef class HttpConnection(Carrier):
             exchange.expires = self.admitted.expires
             exchange.principal = self.admitted.principal
             target.take_c(exchange, framer.slab, body.p, body.n)
-        except WrongWorker as exc:
-            return me.pass_on_c(exchange, exc.worker, body)
         except Refused as exc:
             self._refuse(exchange, exc.refusal)
         except Exception as exc:
             self._failed(exchange, exc)
         return me.rest_c(exchange)
 
-    cdef int pass_on_c(self, Exchange exchange, int worker, Span body) except -1:
-        """Give the connection to another process, with this request and what was read behind it."""
-        cdef HttpConnection me = self
-        cdef HttpHead head = exchange.read_head_c()
-        cdef bytes text = PyBytes_FromStringAndSize(<const char *> body.p, <Py_ssize_t> body.n)
-        cdef bytes data = exchange.head
-        if head.chunked or head.expects_continue:      # the body has been read and joined
-            lines = [
-                line for line in data.split(b"\r\n")
-                if line and line.partition(b":")[0].lower() not in OF_BODIES
-            ]
-            data = b"%b\r\nContent-Length: %d\r\n\r\n" % (b"\r\n".join(lines), len(text))
-        self.link.flush()
-        if me.link is None:
-            return 0
-        if me.http.outbox.size == 0 and me.pass_on is not None:
-            data += text + me.framer.take_rest_c()
-            me.output.closes = True
-            me.exchange = exchange.carrier = None      # the request leaves with the connection
-            if me.pass_on(worker, data):
-                return 0
-            me.exchange, exchange.carrier = exchange, me
-        exchange.respond(503, b"the session is busy\n", [PLAIN, ("Retry-After", "1")])
+    def pass_on(self, Exchange exchange not None, int worker, bytes body not None, otherwise):
+        """Let another worker answer a request. ``otherwise``: As of `AskingEnd.pass_on`."""
+        self.site.workers.pass_on(exchange, worker, body, otherwise)
+
+    cdef int serve_c(self, PassedClient client) except -1:
+        self.passed = client
+        self.address = client.address
+        return 0
+
+    cdef int introduce_c(self, Exchange exchange) except -1:
+        """Another process has let the client in. Refused: its credentials have expired."""
+        cdef PassedClient client = self.passed
+        if client.expires <= self.site.now:
+            raise Refused(EXPIRED)
+        exchange.user = client.user
+        exchange.expires = client.expires
+        exchange.principal = client.principal
         return 0
 
     def upgrade(self, bytes answer not None, opening):
@@ -580,8 +575,6 @@ cdef class HttpConnection(Carrier):
         except asyncio.CancelledError:     # of this task, or of one of the gate's own
             if exchange.carrier is not None:
                 self._refuse(exchange, SHUTTING_DOWN)
-        except WrongWorker as exc:
-            self.pass_on_c(exchange, exc.worker, Span(body.p, <size_t> body.n))
         except Refused as exc:
             self._refuse(exchange, exc.refusal)
         except Exception as exc:
@@ -597,8 +590,6 @@ cdef class HttpConnection(Carrier):
         cdef Slab slab = Slab.borrow(body)
         try:
             exchange.target.take_c(exchange, slab, slab.base, slab.capacity)
-        except WrongWorker as exc:
-            self.pass_on_c(exchange, exc.worker, Span(slab.base, slab.capacity))
         except Refused as exc:
             self._refuse(exchange, exc.refusal)
         except Exception as exc:

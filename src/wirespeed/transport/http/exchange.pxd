@@ -12,12 +12,23 @@ from wirespeed.transport.link cimport Endpoint
 cdef object headers_c(HttpHead head)
 
 
+# What another process says of the client whose request it passes on.
+cdef class PassedClient:
+    cdef readonly str address
+    cdef readonly object user          # without `data`: OF_SESSION stands for it
+    cdef readonly bytes principal
+    cdef readonly double expires
+    cdef readonly int worker           # that has the session, as far as that process knows
+    cdef readonly bint far             # it is of another host
+
+
 # A connection that carries exchanges, one at a time.
 cdef class Carrier(Endpoint):
     cdef readonly HttpFramer framer
     cdef HttpWriter output
     cdef readonly str address          # of the client, as text for people
     cdef readonly Exchange exchange    # the request that is being answered, or None
+    cdef readonly PassedClient passed  # of the request of another process; None: the client is here
 
     # The response of the exchange is complete.
     cdef int over_c(self, Exchange exchange) except -1

@@ -1,4 +1,5 @@
 from collections.abc import Awaitable, Callable, Iterable
+from typing import final
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -11,9 +12,29 @@ from wirespeed.transport.options import HttpRequest, User
 
 __pyx_capi__: dict[str, object]  # what other compiled modules cimport
 
-class WrongWorker(Exception):
-    worker: int
-    def __init__(self, worker: int) -> None: ...
+@final
+class PassedClient:
+    def __init__(
+        self,
+        address: str,
+        user: User | None,
+        principal: bytes | None,
+        expires: float,
+        worker: int,
+        far: bool,
+    ) -> None: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def user(self) -> User | None: ...
+    @property
+    def principal(self) -> bytes | None: ...
+    @property
+    def expires(self) -> float: ...
+    @property
+    def worker(self) -> int: ...
+    @property
+    def far(self) -> bool: ...
 
 def headers_of(raw: bytes) -> Headers: ...
 
@@ -25,6 +46,8 @@ class Carrier(Endpoint):
     def address(self) -> str: ...
     @property
     def exchange(self) -> Exchange | None: ...
+    @property
+    def passed(self) -> PassedClient | None: ...
 
 @disjoint_base
 class Exchange(ReplyRoute):

@@ -1,6 +1,7 @@
 """One HTTP request at a server and its response, and the targets that answer it. The endpoints of
 MCP extend both (`wirespeed.peer.http.exchange`)."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 
@@ -21,14 +22,6 @@ cdef bytes STREAM_FIELDS = (
 )
 
 
-class WrongWorker(Exception):
-    """A request is of a session of another process at the same port, the one with this number."""
-
-    def __init__(self, int worker):
-        super().__init__(worker)
-        self.worker = worker
-
-
 cdef HttpHead read_raw(bytes raw):
     cdef HttpHead head = HttpHead(max_head=65535, max_target=65535, max_fields=65535)
     head.scan(raw)
@@ -46,6 +39,21 @@ cdef object headers_c(HttpHead head):
 def headers_of(bytes raw not None):
     """The header fields of a head that was kept."""
     return headers_c(read_raw(raw))
+
+
+@cython.final
+cdef class PassedClient:
+    """A client of another process."""
+
+    def __init__(
+        self, str address not None, user, bytes principal, double expires, int worker, bint far
+    ):
+        self.address = address
+        self.user = user
+        self.principal = principal
+        self.expires = expires
+        self.worker = worker
+        self.far = far
 
 
 cdef class Carrier(Endpoint):
@@ -299,7 +307,7 @@ cdef class HttpTarget:
 
     def share(self, int worker, int n):
         """The target has the same path in n processes at one port; this is the one with that
-        number. `take` raises `WrongWorker` for a request that another one has to answer."""
+        number."""
 
     async def prepare(self):
         """Wait for what has to be there before the first request."""

@@ -11,9 +11,8 @@ from wirespeed._exports import set_public_home
 from wirespeed.protocol.structs import ExplainedStruct
 
 if TYPE_CHECKING:
-    from wirespeed.transport.headers import Headers
     from wirespeed.transport.http.routes import HttpResponse
-    from wirespeed.transport.options import HttpRequest
+    from wirespeed.transport.options import HttpRequest, NotPassed
 
 RouteHandler: TypeAlias = "Callable[[HttpRequest], Awaitable[HttpResponse]]"
 
@@ -87,9 +86,12 @@ class SessionDirectory(Protocol):
     is gone. `wirespeed.cluster.SessionHosts` is one; its methods say what they do."""
 
     @property
-    def path(self) -> str: ...
+    def members(self) -> Any: ...
 
-    def state(self, headers: "Headers") -> bytes | int: ...
+    @property
+    def name(self) -> str: ...
+
+    def state(self) -> bytes | int: ...
 
     def join(self, endpoint: Any, name: str) -> None: ...
 
@@ -99,7 +101,9 @@ class SessionDirectory(Protocol):
 
     async def leave(self, endpoint: Any) -> None: ...
 
-    def host_of(self, session_id: str, headers: "Headers") -> str | int | None: ...
+    def host_of(self, session_id: str, named: int | None) -> str | int | None: ...
+
+    def owner_of(self, session_id: str, host: str | int) -> str: ...
 
     def may_serve(self, session_id: str) -> bool: ...
 
@@ -127,12 +131,8 @@ class SessionDirectory(Protocol):
         session_id: str,
         url: str,
         body: bytes,
-        otherwise: Callable[[str | None], None],
+        otherwise: "Callable[[NotPassed], object]",
     ) -> None: ...
-
-    def is_passed_on(self, headers: "Headers") -> bool: ...
-
-    def admission(self, request: "HttpRequest") -> Any: ...
 
 
 class HttpOptions(msgspec.Struct, metaclass=ExplainedStruct, frozen=True, kw_only=True):

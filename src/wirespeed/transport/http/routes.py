@@ -12,15 +12,14 @@ from wirespeed._core.slab import InputBudget
 from wirespeed._exports import set_public_home
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address
-from wirespeed.transport.gate import NOBODY, Admission, Gate, Refused, authority_of, bearer
-from wirespeed.transport.http.exchange import Exchange, HttpTarget, WrongWorker
-from wirespeed.transport.http.options import HttpOptions, RouteHandler, SessionDirectory
+from wirespeed.transport.gate import NOBODY, Admission, Gate, authority_of, bearer
+from wirespeed.transport.http.exchange import Exchange, HttpTarget
+from wirespeed.transport.http.options import HttpOptions, RouteHandler
 from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.options import (
     LENGTH,
     HttpRequest,
     ListenOptions,
-    Refusal,
     check_headers,
 )
 from wirespeed.transport.service import has_capability
@@ -175,28 +174,6 @@ class HealthTarget(HttpTarget):
         self._state = SHUTTING_DOWN
 
 
-class HostsTarget(HttpTarget):
-    """Answers other hosts of a deployment."""
-
-    methods = ("GET",)
-
-    def __init__(self, directory: SessionDirectory) -> None:
-        self._directory = directory
-
-    def admit(self, gate: Gate, request: HttpRequest) -> Admission:
-        """Let in the other hosts only."""
-        admitted: Admission | None = self._directory.admission(request)
-        if admitted is None:
-            raise Refused(Refusal(403, "this path is for other hosts"))
-        return admitted
-
-    def take(self, exchange: Exchange, body: bytes) -> None:
-        said = self._directory.state(exchange.headers)
-        if isinstance(said, int):
-            raise WrongWorker(said)
-        send(exchange, HttpResponse(200, said))
-
-
 class DocumentTarget(HttpTarget):
     """Answers with a document, to everyone, web pages too."""
 
@@ -301,8 +278,6 @@ def make_site(
     }
     if http.healthz is not None:
         targets[http.healthz] = HealthTarget()
-    if http.directory is not None:
-        targets[http.directory.path] = HostsTarget(http.directory)
     targets |= service_targets(services, options, {}, loop=loop, pool=pool)
     return HttpSite(
         targets,

@@ -63,6 +63,7 @@ cdef class HttpSite:
     cdef long max_requests             # of a connection; 0: no limit
     cdef readonly object limits        # of a connection: the largest of the services
     cdef readonly object loop
+    cdef readonly object workers       # the other processes at the port (`HostLinks`), or None
     cdef object quiet                  # logs refusals, not too many
     cdef object forwarded              # finds clients behind trusted proxies; None without these
     cdef object log                    # of requests, or None

@@ -133,8 +133,10 @@ cdef class HttpSite:
         for target in self.targets.values():
             await target.prepare()
 
-    def share(self, int worker, int n):
-        """The port is shared by n processes; this is the one with that number."""
+    def share(self, int worker, int n, workers):
+        """The port is shared by n processes; this is the one with that number. ``workers``: passes
+        requests on to the others."""
+        self.workers = workers
         for target in self.targets.values():
             target.share(worker, n)
 

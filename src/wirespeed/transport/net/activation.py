@@ -29,6 +29,8 @@ START_TIMEOUT = 60.0  # seconds until a successor is ready
 LAST_WAIT = 5.0  # seconds that it has to end
 LINGER = 1.0  # seconds in which clients send the requests for which they have connected
 
+FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # for descriptors that are received
+
 _FIRST = 3  # the first descriptor of sd_listen_fds(3)
 _ANY_HOST = ("0.0.0.0", "::")
 

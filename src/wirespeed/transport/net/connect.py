@@ -48,6 +48,7 @@ TLS_ALERT = 0x15  # the first byte of a TLS server's answer to plain text (RFC 8
 DEFAULT_PROXY_PORT = 1080  # curl's, too
 MAX_REFUSAL = 65536  # bytes of an answer that refuses a tunnel
 READ_SIZE = 4096
+END = b"\r\n\r\n"  # of a head
 
 
 class Connected:
@@ -172,6 +173,50 @@ async def connect_http(
         )
 
     return await _explained(connect, address, open_timeout, proxy)
+
+
+async def connect_upgraded(
+    address: Address,
+    request: bytes,
+    answered: Callable[[bytes], bytes],
+    *,
+    ssl: ssl_.SSLContext | None = None,
+    open_timeout: float = 10.0,
+) -> Connected:
+    """Connect to ``http://`` or ``https://``, and change to another protocol.
+
+    Args:
+        address: The address of the server.
+        request: The request for the change.
+        answered: Called with the head of the answer, without its end. Returns the first bytes of
+            the other protocol. ValueError: the server does not change to it.
+        ssl, open_timeout: As of `connect_http`.
+
+    TransportError: the connection failed.
+    """
+
+    async def connect() -> Connected:
+        stream = await _open_stream(address, ssl, open_timeout, CLOSE_TIMEOUT)
+        try:
+            await stream.write(request)
+            data = b""
+            while END not in data:
+                more = await stream.read()
+                if not more or len(data) > MAX_REFUSAL:
+                    raise ConnectFailure("the server does not answer with HTTP")
+                data += more
+            head, _, rest = data.partition(END)
+            try:
+                first = answered(head)
+            except ValueError as exc:
+                raise ConnectFailure(str(exc)) from None
+            await stream.write(first)
+        except BaseException:
+            stream.close()
+            raise
+        return Connected(stream, rest)
+
+    return await _explained(connect, address, open_timeout)
 
 
 async def _open_stream(

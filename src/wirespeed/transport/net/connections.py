@@ -1,27 +1,23 @@
-"""The connections of a listener: of a stream socket or a WebSocket, of HTTP, and those that another
-worker answers."""
+"""The connections of a listener: of a stream socket or a WebSocket, and of HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-import socket
 import time
 from typing import TYPE_CHECKING, Any
 
 from wirespeed._core.framing.rfc6455 import CloseCode
 from wirespeed.transport.net.keepalive import WatchedConnection
-from wirespeed.transport.net.sockets import SocketStream, Stream
-from wirespeed.transport.service import Graceful, has_capability
+from wirespeed.transport.net.sockets import Stream
 
 if TYPE_CHECKING:
     from wirespeed._core.framing.websocket import WebSocketFramer
     from wirespeed.transport.http.connection import HttpConnection
+    from wirespeed.transport.http.upgrade import Opening
     from wirespeed.transport.net.listener import Listener
-    from wirespeed.transport.net.relay import Relay
     from wirespeed.transport.service import Connection
-    from wirespeed.transport.websocket.target import Opening
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -65,7 +61,7 @@ class ServedHttp(ServedConnection):
         since: When the client was accepted, by the clock of the loop.
     """
 
-    __slots__ = ("_late", "_opened", "_passed", "_seen", "_since")
+    __slots__ = ("_late", "_opened", "_seen", "_since")
 
     connection: HttpConnection
 
@@ -74,10 +70,7 @@ class ServedHttp(ServedConnection):
     ) -> None:
         super().__init__(listener, connection, None, stream)
         connection.on_upgrade = self.upgrade
-        if listener.mailbox is not None:
-            connection.pass_on = self.pass_on
         self._opened: tuple[Opening, bytes] | None = None
-        self._passed: socket.socket | None = None  # our end, while another worker has the other
         self._since = since
         self._seen: tuple[object, ...] = ()
         self._late = False
@@ -101,79 +94,16 @@ class ServedHttp(ServedConnection):
             connection.time_out()
 
     def upgrade(self, opening: Opening, rest: bytes) -> None:
-        """Leave the stream to a WebSocket. ``rest``: the bytes that were read behind the request
-        for it."""
+        """Leave the stream to another protocol. ``rest``: the bytes that were read behind the
+        request for it."""
         assert self.connection.link is not None
         self._opened = opening, rest
         self.stream.take_back(self.connection.link)
 
-    def pass_on(self, worker: int, data: bytes) -> bool:
-        """Pass the connection on to another worker, with what was read of it, and close its link.
-        False: the worker takes none now."""
-        from wirespeed.transport.net.handover import Known
-
-        connection, mailbox = self.connection, self.listener.mailbox
-        assert mailbox is not None
-        assert connection.link is not None
-        known = Known(connection.address, connection.certificate, data)
-        if isinstance(self.stream, SocketStream):
-            if not mailbox.send(worker, self.stream.socket, known):
-                return False
-        else:
-            self._passed = mailbox.send_end(worker, known)
-            if self._passed is None:
-                return False
-        self.stream.take_back(connection.link)
-        return True
-
     def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
-        self.connection.on_upgrade = self.connection.pass_on = None
+        self.connection.on_upgrade = None
         if self._opened is not None and not self.listener.aborting:
-            self.listener.open_websocket(self.stream, *self._opened)
-            self.listener.left(self)
-        elif self._passed is not None:
-            ServedRelay.start(self.listener, self.stream, self._passed)
+            self.listener.open(self.stream, *self._opened)
             self.listener.left(self)
         else:
             super().gone(closed)
-
-
-class ServedRelay(ServedConnection):
-    """A connection of TLS that another worker answers. ``inner``: our end of the way there."""
-
-    __slots__ = ("_inner",)
-
-    def __init__(
-        self, listener: Listener, relay: Relay, stream: Stream, inner: socket.socket
-    ) -> None:
-        super().__init__(listener, relay, None, stream)
-        self._inner = inner
-
-    @classmethod
-    def start(cls, listener: Listener, stream: Stream, inner: socket.socket) -> None:
-        """Go on with a connection of TLS that another worker answers. ``inner``: our end of the way
-        there."""
-        from wirespeed.transport.net.relay import Relay
-
-        options = listener.options
-        services = listener.services.values()
-        relay = Relay(
-            listener.relay_limits,
-            loop=listener.loop,
-            fd=inner.fileno(),
-            patience=options.http.idle_timeout,
-            grace=options.close_timeout
-            + max(one.shutdown_grace if has_capability(one, Graceful) else 0.0 for one in services),
-        )
-        try:
-            stream.make_link(relay)
-        except ConnectionResetError:  # the client has left
-            inner.close()
-            stream.close()
-            return
-        relay.start()
-        listener.watch(cls(listener, relay, stream, inner), b"")
-
-    def gone(self, closed: asyncio.Future[BaseException | None]) -> None:
-        self._inner.close()
-        super().gone(closed)

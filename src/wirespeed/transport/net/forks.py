@@ -30,8 +30,8 @@ from wirespeed.transport.address import urls_of
 from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.net import activation
 from wirespeed.transport.net.group import ListenerGroup, ListenerObserver, ListenPlan
-from wirespeed.transport.net.handover import FLAGS, Mailboxes
 from wirespeed.transport.net.sockets import listen, resolve
+from wirespeed.transport.net.workers import WorkerSockets
 from wirespeed.transport.service import Forked, HasSessions, has_capability
 
 if TYPE_CHECKING:
@@ -139,20 +139,20 @@ class _Place:
                 for one in plan.services.values()
             )
         )
-        self._mailboxes = Mailboxes(n) if shares_sessions else None
+        self._sockets = WorkerSockets(n) if shares_sessions else None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.reserved.close()
-        if self._mailboxes is not None:
-            self._mailboxes.close()
+        if self._sockets is not None:
+            self._sockets.close()
 
     def of(self, worker: int, on_listening: OnListening) -> ListenPlan:
         """The plan of a worker."""
-        mailbox = None if self._mailboxes is None else self._mailboxes.of(worker)
-        return self.plan._replace(on_listening=on_listening, mailbox=mailbox)
+        others = None if self._sockets is None else self._sockets.of(worker)
+        return self.plan._replace(on_listening=on_listening, others=others)
 
 
 class WorkerProcess:
@@ -407,7 +407,7 @@ class WorkerPool:
         for worker in self._workers.values():
             worker.pipe.settimeout(PATIENCE)
             try:
-                word, fds, _, _ = socket.recv_fds(worker.pipe, 1, _MAX_SOCKETS, FLAGS)
+                word, fds, _, _ = socket.recv_fds(worker.pipe, 1, _MAX_SOCKETS, activation.FLAGS)
             except TimeoutError:
                 logger.error("worker %d hangs, so no other process is started", worker.pid)
                 self._wants_successor = False

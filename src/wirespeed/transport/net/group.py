@@ -19,7 +19,7 @@ from wirespeed.transport.signals import Drainable, Together, signals_drain
 
 if TYPE_CHECKING:
     from wirespeed.transport.net.activation import Passed
-    from wirespeed.transport.net.handover import Mailbox
+    from wirespeed.transport.net.workers import OtherWorkers
 
 
 class ListenPlan(NamedTuple):
@@ -30,14 +30,14 @@ class ListenPlan(NamedTuple):
         services: The services by path.
         options: Its options.
         on_listening: Called with the URLs as soon as clients can connect.
-        mailbox: Where other workers pass on connections to it.
+        others: The other workers at the port, where they share sessions.
     """
 
     address: Address
     services: Mapping[str, Service]
     options: ListenOptions
     on_listening: OnListening | None = None
-    mailbox: Mailbox | None = None
+    others: OtherWorkers | None = None
 
 
 class ListenerObserver(Protocol):
@@ -204,7 +204,7 @@ class ListenerGroup:
             plan.options,
             plan.on_listening,
             obey=obeyed,
-            mailbox=plan.mailbox,
+            others=plan.others,
         )
 
 

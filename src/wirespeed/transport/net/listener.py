@@ -41,13 +41,12 @@ from wirespeed.transport.taskpool_choice import close_pool, open_pool
 if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed._core.framing.websocket import WebSocketFramer
-    from wirespeed.limits import Limits
     from wirespeed.transport.access_log import ConnectionLog
     from wirespeed.transport.gate import Admission
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.site import HttpSite
-    from wirespeed.transport.net.handover import Mailbox
-    from wirespeed.transport.websocket.target import Opening
+    from wirespeed.transport.http.upgrade import Opening
+    from wirespeed.transport.net.workers import OtherWorkers
 
 logger = logging.getLogger("wirespeed.server")
 
@@ -66,7 +65,7 @@ class Listener:
         listening: The sockets.
         services: The services by path; for a byte stream the only service.
         options: The options of the listener.
-        mailbox: Where other workers pass on connections to this one.
+        others: The other workers at the port.
         alive: What keeps the services alive.
 
     Attributes:
@@ -83,7 +82,7 @@ class Listener:
         listening: ListeningSockets,
         services: Mapping[str, Service],
         options: ListenOptions,
-        mailbox: Mailbox | None = None,
+        others: OtherWorkers | None = None,
         alive: Alive | None = None,
     ) -> None:
         self.listening = listening
@@ -131,14 +130,18 @@ class Listener:
         )
         self._most = 0  # connections at once since then
         self._release: asyncio.TimerHandle | None = None
-        self.mailbox = mailbox
+        self._others = others
+        self._between: HttpSite | None = None  # what they find
         self._site = self._make_site()
         self._budget = (
             InputBudget(options.max_input_bytes) if self._site is None else self._site.budget
         )
-        if self._site is not None and mailbox is not None:
-            self._site.share(mailbox.worker, mailbox.n)
-            self.loop.add_reader(mailbox.fileno(), self._receive, mailbox)
+        if self._site is not None and others is not None:
+            self._site.share(others.worker, others.n, others)
+            self._between = others.site(self._site)
+            self.loop.add_reader(
+                others.socket.fileno(), self._accept, others.socket, self._take_worker
+            )
 
     def _make_site(self) -> HttpSite | None:
         if not self.address.has_paths:
@@ -155,6 +158,12 @@ class Listener:
         site = make_site(
             self.services, self.options, self.address, local=local, loop=self.loop, pool=self.pool
         )
+        known = self.options.http.directory
+        if known is not None:
+            from wirespeed.transport.http.members import HOSTS_PATH, MembersTarget
+
+            hosts = MembersTarget(known.members, lambda: known.name, known.state)
+            site.targets[HOSTS_PATH.encode()] = hosts
         for path, service in self.services.items():
             if not has_capability(service, Connecting):
                 continue  # it answers HTTP alone
@@ -164,10 +173,11 @@ class Listener:
     def _targets(self, services: Mapping[str, Service], stay: set[str]) -> dict[str, HttpTarget]:
         """The targets of other services. ``stay``: the paths whose service is the same."""
         assert self._site is not None
+        from wirespeed.transport.http.members import HOSTS_PATH
         from wirespeed.transport.websocket import target
 
         http = self.options.http
-        kept = {*stay, *http.by_path, http.healthz}
+        kept = {*stay, *http.by_path, http.healthz, HOSTS_PATH}
         if len(stay) == len(services) == len(self.services):
             kept.add(http.sse_path)
         paths = {path.decode("latin-1"): one for path, one in self._site.targets.items()}
@@ -180,21 +190,15 @@ class Listener:
             targets = service_targets(services, self.options, known, loop=self.loop, pool=self.pool)
             for path in services.keys() - stay:
                 targets[path].websocket = target.WebSocketTarget(services[path], self.options)
-        if self.mailbox is not None:
+        if self._others is not None:
             for path in targets.keys() - known.keys():
-                targets[path].share(self.mailbox.worker, self.mailbox.n)
+                targets[path].share(self._others.worker, self._others.n)
         return targets
 
     @property
     def n_connections(self) -> int:
         """The connections, with those in their opening handshake."""
         return len(self._keeper) + len(self.opening)
-
-    @property
-    def relay_limits(self) -> Limits:
-        """The limits of connections that another worker answers."""
-        assert self._site is not None
-        return self._site.limits
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -209,7 +213,7 @@ class Listener:
         if not self._accepting and not self._closing and not self._left:
             self._accepting = True
             for sock in self.listening.sockets:
-                self.loop.add_reader(sock.fileno(), self._accept, sock)
+                self.loop.add_reader(sock.fileno(), self._accept, sock, self._take)
 
     def stop_accepting(self) -> None:
         if self._resume is not None:
@@ -220,7 +224,7 @@ class Listener:
             for sock in self.listening.sockets:
                 self.loop.remove_reader(sock.fileno())
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self, listening: socket.socket, take: Callable[[socket.socket, str], None]) -> None:
         for _ in range(ACCEPTS_A_TURN):
             try:
                 sock, place = listening.accept()
@@ -236,7 +240,7 @@ class Listener:
             try:
                 sock.setblocking(False)
                 make_prompt(sock, place)
-                self._take(sock, address_name(place))
+                take(sock, address_name(place))
             except Exception as exc:
                 sock.close()
                 self._quiet.log(logging.WARNING, "a connection failed at its start: %s", exc)
@@ -252,13 +256,13 @@ class Listener:
             stream = SocketStream(self.loop, sock)
             self._join(stream, service, service, service.stream_framer(), b"", Peer(peer))
         elif self.address.secure:
-            self._open(self._secure(sock, peer, full), full, sock)
+            self._welcome(self._secure(sock, peer, full), full, sock)
         elif self.address.has_paths:
             self._join_http(SocketStream(self.loop, sock), peer, full, self.loop.time())
         else:
-            self._open(self._admit(sock, peer), full, sock)
+            self._welcome(self._admit(sock, peer), full, sock)
 
-    def _open(self, opening: Coroutine[Any, Any, None], full: bool, sock: socket.socket) -> None:
+    def _welcome(self, opening: Coroutine[Any, Any, None], full: bool, sock: socket.socket) -> None:
         self._n_full += full
         task = self.loop.create_task(opening)
         self.opening.add(task)
@@ -326,46 +330,32 @@ class Listener:
         self._join_http(stream, peer, full, since)
         self.opening.discard(task)
 
-    def _receive(self, mailbox: Mailbox) -> None:
-        """Take over the connections that other workers pass on."""
-        for _ in range(ACCEPTS_A_TURN):
-            try:
-                passed = mailbox.receive()
-            except OSError as exc:
-                self._quiet.log(logging.WARNING, "a connection of another worker is lost: %s", exc)
-                continue
-            if passed is None:
-                return
-            sock, known = passed
-            full = self.n_connections - self._n_full >= self.options.max_connections
-            stream = SocketStream(self.loop, sock, known.certificate)
-            try:
-                self._join_http(stream, known.peer, full, self.loop.time(), known.data)
-            except Exception as exc:
-                sock.close()
-                self._quiet.log(logging.WARNING, "a connection failed at its start: %s", exc)
+    def _take_worker(self, sock: socket.socket, peer: str) -> None:
+        """Another worker connects, which passes requests on."""
+        self._join_http(SocketStream(self.loop, sock), peer, False, self.loop.time(), self._between)
 
     def _join_http(
-        self, stream: Stream, peer: str, full: bool, since: float, rest: bytes = b""
+        self, stream: Stream, peer: str, full: bool, since: float, site: HttpSite | None = None
     ) -> None:
         from wirespeed.transport.http.connection import HttpConnection
 
-        assert self._site is not None
-        connection = HttpConnection(self._site, peer, full=full)
+        site = site or self._site
+        assert site is not None
+        connection = HttpConnection(site, peer, full=full)
         connection.certificate = stream.certificate
         stream.make_link(connection)
         served = ServedHttp(self, connection, stream, since)
         if full:
             self._n_full += 1
             connection.closed.add_done_callback(self._full_one_left)
-        self.watch(served, rest)
+        self.watch(served, b"")
 
     def _full_one_left(self, _: object) -> None:
         self._n_full -= 1
 
-    def open_websocket(self, stream: Stream, opening: Opening, rest: bytes) -> None:
-        """Serve a client whose opening handshake is answered."""
-        target, service, framer, peer, admitted = opening
+    def open(self, stream: Stream, opening: Opening, rest: bytes) -> None:
+        """Serve a client that goes on with another protocol."""
+        target, service, peer, admitted, framer = opening
         try:
             self._join(stream, target, service, framer, rest, peer, admitted, pings=framer)
         except Exception as exc:
@@ -518,7 +508,7 @@ class Listener:
         """Take the last connections. Their clients have a moment to send what they came for."""
         if self._accepting:
             for sock in self.listening.sockets:
-                self._accept(sock)
+                self._accept(sock, self._take)
         self.stop_accepting()
         self.listening.close()
         self._delay = self.loop.call_later(LINGER, self._end)
@@ -583,8 +573,9 @@ class Listener:
                 if served.connection.link is not None:
                     served.connection.link.flush()
             self.abort()
-            if self.mailbox is not None:
-                self.loop.remove_reader(self.mailbox.fileno())
+            if self._others is not None:
+                self.loop.remove_reader(self._others.socket.fileno())
+                await self._others.close()
             self._keeper.close()
             if self.opening:
                 await asyncio.wait(list(self.opening))
@@ -604,13 +595,13 @@ async def serve_at(
     on_listening: OnListening | None,
     *,
     obey: Obey = signals_drain,
-    mailbox: Mailbox | None = None,
+    others: OtherWorkers | None = None,
 ) -> None:
     """Serve with checked and resolved arguments. ``obey``: the source of the signals to end.
-    ``mailbox``: where other workers pass on connections to this one."""
+    ``others``: the other workers at the port."""
     with listen(address, found, options) as listening:
         # outside of `obey`: a signal ends a start, or an end, that takes too long
         async with Alive(services.values()) as alive:
-            listener = Listener(listening, services, options, mailbox, alive)
+            listener = Listener(listening, services, options, others, alive)
             with obey(listener.loop, listener):
                 await listener.serve(on_listening)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from wirespeed._core.slab import InputBudget
 from wirespeed.limits import Limits
@@ -15,25 +15,9 @@ from wirespeed.transport.http.exchange import Exchange, HttpTarget, headers_of
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.http.routes import well_known_paths
 from wirespeed.transport.http.site import HttpSite
+from wirespeed.transport.http.upgrade import Opening
 from wirespeed.transport.options import ListenOptions, Refusal
 from wirespeed.transport.service import Peer, ReadsHeaders, Service, has_capability
-
-if TYPE_CHECKING:
-    from wirespeed._core.framing.websocket import WebSocketFramer
-
-
-class Opening(NamedTuple):
-    """A WebSocket whose opening handshake is answered.
-
-    Attributes:
-        target: Where it was opened.
-    """
-
-    target: WebSocketTarget
-    service: Service
-    framer: WebSocketFramer
-    peer: Peer
-    admitted: Admission
 
 
 class _Fields:
@@ -95,7 +79,7 @@ class WebSocketTarget(HttpTarget):
         fields = None if unread else _Fields(exchange.head)
         peer = Peer(exchange.address, exchange.user, fields)
         admitted = Admission(exchange.user, exchange.principal, expires=exchange.expires)
-        connection.upgrade(answer, Opening(self, service, framer, peer, admitted))
+        connection.upgrade(answer, Opening(self, service, peer, admitted, framer))
 
     def _choose(self, offered: list[str]) -> str | None:
         """The subprotocol of the connection."""

@@ -350,6 +350,9 @@ def test_slow_readers(connection: str, crew: Crew) -> None:
 def test_nothing_is_left_of_clients_that_leave(crew: Crew) -> None:
     with crew() as program:
         sessions = [Session(program) for _ in range(16)]
+        for session in sessions:
+            for n in range(1, 21):
+                assert session.count()[1] == n  # the workers have their connections to each other
         before = program.settled()
         held = []
         for session in sessions:

@@ -1,10 +1,11 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint64_t, uint8_t
 
 from wirespeed._core.framing.base cimport Framer
 from wirespeed._core.framing.http.chunks cimport Chunks
 from wirespeed._core.framing.http.rfc9112 cimport Fault, Method
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.framing.http.writer cimport HttpWriter
+from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 
 
@@ -46,6 +47,8 @@ cdef class HttpFramer(Framer):
     # The head of the request that arrives, or was returned last, or failed behind its head, until
     # the next call of any method; None while it is not whole, and when it is gone.
     cdef HttpHead known_head_c(self)
+    # Take in n bytes at p, which lie in the slab and stay there until `drop_slab_c`.
+    cdef int lie_c(self, Slab slab, const uint8_t *p, size_t n) except -1
     # Take no further frame.
     cdef int stop_c(self) except -1
     # Close the connection once all is sent.

@@ -18,6 +18,7 @@ from wirespeed._core.framing.http.rfc9112 cimport (
 )
 from wirespeed._core.framing.http.head cimport HEAD_BAD, HEAD_READY, HttpHead
 from wirespeed._core.framing.http.writer cimport HttpWriter
+from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 
 from wirespeed._core.framing.http.writer import field_lines
@@ -89,6 +90,13 @@ cdef class HttpFramer(Framer):
     cdef int drop_slab_c(self) except -1:
         self.head.p = NULL
         return Inlet.drop_slab_c(self)
+
+    cdef int lie_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
+        self.drop_slab_c()
+        self.slab = slab
+        self.start = <size_t> (p - slab.base)
+        self.end = self.start + n
+        return 0
 
     # -- messages out of them ------------------------------------------------------------------
 

@@ -2,6 +2,7 @@ from libc.stdint cimport uint8_t
 
 from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.outbox cimport Mark
+from wirespeed._core.slab cimport Slab
 
 
 # A frame is a response (of a client: a request) whose body is written between `open_c` and
@@ -42,6 +43,11 @@ cdef class HttpWriter(FrameWriter):
     cdef int open_stream_c(self) except -1
     cdef int stream_text_c(self, bytes text) except -1
     cdef int close_stream_c(self) except -1
+    # A message whose body comes in parts, as others have framed it: its head, with the bytes of the
+    # body (-1: there is none), and the parts, which lie in the slab. After `open_stream_c` they are
+    # parts of the stream.
+    cdef int begin_body_c(self, Py_ssize_t n) except -1
+    cdef int body_part_c(self, Slab slab, const uint8_t *p, size_t n) except -1
 
     cdef int reset_c(self) except -1
     cdef size_t head_size_c(self) noexcept

@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 from wirespeed._core.framing.http.rfc9112 cimport IN_TOKEN, IN_VALUE, classes, is_blank
 from wirespeed._core.framing.base cimport FrameWriter
 from wirespeed._core.outbox cimport locate_c, payload_of
+from wirespeed._core.slab cimport Slab
 
 cdef enum:
     # what a head says of the end of its body
@@ -245,6 +246,27 @@ cdef class HttpWriter(FrameWriter):
                 if not done:
                     self.out.truncate_c(size_before)
         return self.reset_c()
+
+    cdef int begin_body_c(self, Py_ssize_t n) except -1:
+        cdef int ending = NO_BODY if n < 0 else SIZED
+        self.check_idle_c()
+        self.out.commit_c(
+            self.write_head_c(
+                self.out.reserve_c(self.head_size_c()), ending, <size_t> max(n, 0)
+            )
+        )
+        return self.reset_c()
+
+    cdef int body_part_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
+        cdef uint8_t *to
+        if self.bodiless or n == 0:
+            return 0           # a chunk of no bytes would end a stream
+        if not self.streaming or self.old:
+            return self.out.refer_c(slab, p, n)
+        to = self.out.reserve_c(CHUNK_ROOM)
+        self.out.commit_c(<size_t> put(put_number(to, n, 16), b"\r\n") - <size_t> to)
+        self.out.refer_c(slab, p, n)
+        return self.out.text_c(b"\r\n")
 
     cdef int send_continue_c(self) except -1:
         """The interim answer to ``Expect: 100-continue`` (RFC 9110 section 15.2.1)."""

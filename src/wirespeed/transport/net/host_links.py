@@ -1,0 +1,185 @@
+"""The connections over which a process passes requests on to others: one to each, made at the first
+request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl as ssl_
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING
+
+from wirespeed.errors import TransportError
+from wirespeed.limits import Limits
+from wirespeed.transport.address import Address, parse
+from wirespeed.transport.backoff import Backoff
+from wirespeed.transport.http.members import Membership
+from wirespeed.transport.http.passing import AskingEnd, proof_frame
+from wirespeed.transport.net.connect import Connected, connect_upgraded
+from wirespeed.transport.options import NotPassed
+from wirespeed.transport.rate_limited_log import RateLimitedLog
+
+if TYPE_CHECKING:
+    from wirespeed.transport.http.exchange import Exchange
+
+logger = logging.getLogger("wirespeed.server")
+
+OPEN_TIMEOUT = 3.0  # seconds for a connection and its proofs
+RETRY = Backoff(0.05, 1.0)  # before a connection that failed is tried again
+
+
+class HostLink:
+    """The connection to one other process.
+
+    Args:
+        members: The deployment.
+        address: Where the other process takes requests.
+        name: Its name.
+        ssl, limits: As of `HostLinks`.
+        far: It is another host.
+    """
+
+    def __init__(
+        self,
+        members: Membership,
+        address: Address,
+        name: str,
+        *,
+        ssl: ssl_.SSLContext | None,
+        limits: Limits,
+        far: bool,
+    ) -> None:
+        self._members = members
+        self._address = address
+        self._name = name
+        self._ssl = ssl
+        self._limits = limits
+        self._far = far
+        self._end: AskingEnd | None = None  # that takes requests
+        self._tasks: dict[AskingEnd, asyncio.Task[None]] = {}  # of those that are not closed
+        self._n_failures = 0
+        self._not_before = 0.0  # by the clock of the loop
+        self._quiet = RateLimitedLog(logger, lines=1)
+
+    def pass_on(
+        self, exchange: Exchange, worker: int, body: bytes, otherwise: Callable[[NotPassed], object]
+    ) -> None:
+        """As of `AskingEnd`."""
+        end = self._ready()
+        if end is None:
+            otherwise(NotPassed.NOT_SENT)
+        else:
+            end.pass_on(exchange, worker, body, otherwise)
+
+    async def ask(self, seconds: float) -> bytes | None:
+        """Return the state of the other process; None: it does not answer in time."""
+        end = self._ready()
+        if end is None:
+            return None
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        end.ask(answer)
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        """Close, or give up. What waits for an answer gets none."""
+        tasks = list(self._tasks.values())
+        for end in list(self._tasks):
+            end.close()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ready(self) -> AskingEnd | None:
+        """The end that takes requests, whose link may not be made yet; None: it failed just now."""
+        if self._end is None or not self._end.takes:
+            loop = asyncio.get_running_loop()
+            if loop.time() < self._not_before:
+                return None
+            self._end = AskingEnd(self._limits, far=self._far, on_closed=self._closed)
+            self._tasks[self._end] = loop.create_task(self._serve(self._end))
+        return self._end
+
+    def _closed(self, end: AskingEnd) -> None:
+        task = self._tasks.pop(end, None)
+        if task is not None:
+            task.cancel()
+
+    async def _serve(self, end: AskingEnd) -> None:
+        """Open a connection, and close it at its end."""
+        request, asked = self._members.request(self._address.authority)
+        connected: Connected | None = None
+        try:
+            connected = await connect_upgraded(
+                self._address,
+                request,
+                lambda head: proof_frame(self._members.proof_of(self._name, asked, head)),
+                ssl=self._ssl,
+                open_timeout=OPEN_TIMEOUT,
+            )
+            self._n_failures = 0
+            connected.attach(end).flush()
+            await asyncio.get_running_loop().create_future()  # until it is closed
+        except asyncio.CancelledError:
+            pass
+        except (OSError, TransportError) as exc:
+            self._not_before = asyncio.get_running_loop().time() + RETRY.pause(self._n_failures)
+            self._n_failures += 1
+            self._quiet.log(
+                logging.WARNING, "requests are not passed on to %s: %s", self._name, exc
+            )
+        finally:
+            self._tasks.pop(end, None)  # first: it is at its end already
+            end.close()
+            if connected is not None:
+                connected.close()
+
+
+class HostLinks:
+    """The connections to all other processes of a deployment.
+
+    Args:
+        members: The deployment.
+        far: They are other hosts, and not workers of this one.
+        ssl: The TLS context; by default it trusts the authorities of the system.
+        limits: Of each connection.
+        read: Returns the address that a place is.
+    """
+
+    def __init__(
+        self,
+        members: Membership,
+        *,
+        far: bool,
+        ssl: ssl_.SSLContext | None = None,
+        limits: Limits | None = None,
+        read: Callable[[str], Address] = parse,
+    ) -> None:
+        self._members = members
+        self._far = far
+        self._ssl = ssl
+        self._limits = limits or Limits()
+        self._read = read
+        self._links: dict[str, HostLink] = {}  # by place
+
+    def to(self, place: str, name: str) -> HostLink:
+        """The connection to the process with a name, at a place: by default a URL."""
+        link = self._links.get(place)
+        if link is None:
+            link = self._links[place] = HostLink(
+                self._members,
+                self._read(place),
+                name,
+                ssl=self._ssl,
+                limits=self._limits,
+                far=self._far,
+            )
+        return link
+
+    async def close(self, but: Container[str] = ()) -> None:
+        """Close the connections to all but those at some places. What waits for them fails."""
+        gone = [self._links.pop(place) for place in list(self._links) if place not in but]
+        for link in gone:
+            await link.close()
