@@ -113,11 +113,20 @@ class ProxyHosts(Ways):
     Args:
         folder: For their files.
         servers: The servers behind them; by default the one of `SERVER`, shared.
+        meet: Whether a start waits until the hosts know each other.
         options: Keys of the file's ``proxy``.
     """
 
-    def __init__(self, folder: Path, servers: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        servers: dict[str, Any] | None = None,
+        *,
+        meet: bool = True,
+        **options: Any,
+    ) -> None:
         super().__init__({})
+        self._meet = meet
         self.folder = folder
         script = folder / "tea.py"
         script.write_text(SERVER)
@@ -143,7 +152,7 @@ class ProxyHosts(Ways):
             self.hosts[name] = ProxyHost(self.folder, name, port, config, *words)
         for name in names:
             await self.hosts[name].until_said("serving ")
-        if "cluster" in self.options:
+        if "cluster" in self.options and self._meet:
             await acquainted(self.options["cluster"]["url"])
 
     async def kill(self, name: str) -> None:

@@ -73,9 +73,9 @@ class RedisCounts:
         self._cluster.hold(self)
         try:
             return float(await self._cluster.run(_TAKE, self._base(owner), limit))
-        except StoreUnavailable:
+        except ProtocolError:  # it is away, or does not let us
             if self._here is None:
-                raise
+                raise StoreUnavailable from None
             return self._here.take(owner, max(1, limit // self._hosts))
 
     def give_back(self, owner: bytes) -> None:

@@ -51,8 +51,9 @@ class RedisTokenBuckets:
         name: The name of the server: servers of one name share their buckets.
         secret: The same bytes on all hosts, at least 16. The store does not name users and
             addresses: they are HMAC-SHA256 digests, with a key that is derived from the secret.
-        on_store_loss: While the store is away, ``"local"`` keeps the buckets of each host in its
-            memory, and ``"refuse"`` refuses requests (`wirespeed.errors.StoreUnavailable`).
+        on_store_loss: While the store is away, or refuses commands, ``"local"`` keeps the buckets
+            of each host in its memory, and ``"refuse"`` refuses requests
+            (`wirespeed.errors.StoreUnavailable`).
         hosts: How many hosts there are: while the store is away, each has this part of a rate.
 
     Owners that are neither texts nor bytes, such as connections, are of one host, and stay in its
@@ -117,13 +118,11 @@ class RedisTokenBuckets:
         try:
             n, delay = await self._cluster.run(_TAKE, base, repr(rate), burst, len(asked))
             delays = [0.0] * n + [delay / 1e6] * (len(asked) - n)
-        except StoreUnavailable as exc:
+        except ProtocolError:  # it is away, or does not let us
             if self._refuses:
-                return _fail(asked, exc)
+                return _fail(asked)
             rate, burst = rate / self._hosts, max(1, burst // self._hosts)
             delays = [self._here.delay(owner, rate, burst) for _ in asked]
-        except ProtocolError as exc:
-            return _fail(asked, exc)
         for one, found in zip(asked, delays, strict=True):
             if not one.done():
                 one.set_result(found)
@@ -133,10 +132,10 @@ class RedisTokenBuckets:
         await self._cluster.release(self)
 
 
-def _fail(asked: list[asyncio.Future[float]], exc: ProtocolError) -> None:
+def _fail(asked: list[asyncio.Future[float]]) -> None:
     for one in asked:
         if not one.done():
-            one.set_exception(exc)
+            one.set_exception(StoreUnavailable())
 
 
 set_public_home(globals())

@@ -317,6 +317,8 @@ class Downstream(DownstreamSide):
     def resume(self) -> None:
         """Let requests go on when the link is told next that something was written."""
         self.session.pauses_requests = False
+        if self.parked:
+            self.loop.call_soon(self.unpark)
 
     def release(self) -> None:
         """Let the requests go on that waited for a server."""

@@ -106,6 +106,11 @@ cdef class DownstreamSide(Side):
         if delay:
             self.n_over_rate += 1
             self.over_limit_c(message, "too many requests: the limit is a rate", delay)
+        elif self.session.pauses_requests and (self.turn is None or self.turn.at is None):
+            # it waits for its server
+            if self.parked is None:
+                self.parked = []
+            self.parked.append((message, head))
         else:
             route = self.session.route_of_c(message.ref)
             if route is not None:
@@ -147,6 +152,12 @@ cdef class DownstreamSide(Side):
         if self.rates is not None and not self.is_in_rate_c(m, head):
             return 0
         return self.check_c(m, head, is_modern(m))
+
+    def unpark(self):
+        """Go on with the requests that were in their rate while this side was paused."""
+        parked, self.parked = self.parked, None
+        for message, head in parked or ():
+            self.rated(message, head, 0.0)
 
     cdef int check_c(self, Message m, HttpHead head, bint modern) except -1:
         """Check a request that may be sent now, and pass it on."""

@@ -14,7 +14,7 @@ from lab.wording import raises
 
 from wirespeed import Client, Server
 from wirespeed.cluster import Cluster, RedisTokenBuckets
-from wirespeed.errors import ProtocolError, RemoteError, StoreUnavailable
+from wirespeed.errors import RemoteError, StoreUnavailable
 from wirespeed.middleware import LimitRate
 from wirespeed.transport.backoff import Backoff
 
@@ -104,16 +104,23 @@ async def test_requests_are_refused_while_the_store_is_away(new_store_server: Ma
 
 
 async def test_a_key_of_somebody_else(store_server: StoreServer) -> None:
-    async with hosts(store_server.url, 1) as (one,):
+    """It is not a time, or not a text: the host counts for itself."""
+    async with (
+        hosts(store_server.url, 1) as (one,),
+        hosts(store_server.url, 1, on_store_loss="refuse") as (strict,),
+    ):
         assert await one.delay(b"anne", SLOW, 1) == 0
         with store_server.client() as client:
             (key,) = client.keys("*")
             client.set(key, "a song")
-            assert await one.delay(b"anne", SLOW, 1) == 0  # not a time: an empty bucket
+            assert await one.delay(b"anne", SLOW, 1) == 0  # as if there was no bucket
             client.delete(key)
             client.lpush(key, "a song")
-        with raises(ProtocolError, code=-32603):
-            await one.delay(b"anne", SLOW, 1)
+        assert await one.delay(b"anne", SLOW, 1) == 0
+        assert await one.delay(b"anne", SLOW, 1) > 0
+        with raises(StoreUnavailable, code=-31007):
+            await strict.delay(b"anne", SLOW, 1)
+        assert await strict.delay(b"bob", SLOW, 1) == 0
 
 
 def test_options_are_checked() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lab.http import Response
 from lab.principals import TOKENS
+from lab.process import free_port
 from lab.proxy_hosts import ProxyHosts, proxies
 from lab.store import MakeServer, StoreServer
 from lab.wording import raises
@@ -172,6 +173,24 @@ async def test_what_was_never_sent_is_given_back(
         peers[0].close()  # it has run
         await asyncio.sleep(0.2)
         assert counted() >= 1
+
+
+@pytest.mark.own_environment
+@pytest.mark.parametrize("on_store_loss", ["local", "refuse"])
+async def test_the_store_refuses_commands(
+    tmp_path: Path, new_store_server: MakeServer, on_store_loss: str
+) -> None:
+    """Its user lacks rights."""
+    store = new_store_server(port=free_port())
+    store.ask("ACL", "SETUSER", "mill", "on", ">word", "~other:*", "+ping", "+eval", "+evalsha")
+    url = store.url.replace("redis://", "redis://mill:word@")
+    cluster = {"url": url, "onStoreLoss": on_store_loss}
+    options = {"quotas": {"who": 2}, "rate": {"requests": 1e-5, "burst": 10}, "cluster": cluster}
+    async with proxies(tmp_path, "a", meet=False, **options) as hosts:
+        found = [(await call(hosts, "a")).status for _ in range(4)]
+        assert found == ([200, 200, 429, 429] if on_store_loss == "local" else [503] * 4)
+        log = hosts.hosts["a"].log.read_text()
+        assert log.count("refused a command") == 1 and "word" not in log
 
 
 @pytest.mark.own_environment

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 from lab.http import Response
-from lab.proxy_hosts import ProxyHosts, proxies
+from lab.proxy import Lab
+from lab.proxy_hosts import SECRET, ProxyHosts, proxies
 from lab.store import MakeServer, StoreServer
 
+from wirespeed.proxy import ClusterConfig, RateConfig
 from wirespeed.proxy.flow.host_table import SETS, SLOTS, HostTable
 from wirespeed.proxy.flow.rates import HostBuckets
 
@@ -143,6 +145,29 @@ async def test_a_burst_over_hosts(tmp_path: Path, store_server: StoreServer) -> 
         keys = store_server.ask("KEYS", "*rate1*")
         assert len(keys) == 1 and keys[0].startswith("wirespeed:{rate1:proxy:")
         assert "127.0" not in keys[0]
+
+
+async def test_requests_that_come_at_once(tmp_path: Path, store_server: StoreServer) -> None:
+    """They are asked for while the server starts, and stay in order."""
+    cluster = ClusterConfig(url=store_server.url, secret=SECRET)
+    rate = RateConfig(requests=100)
+    for isolation in ("shared", "session", "auto"):
+        lab = Lab(tmp_path, isolation, cluster=cluster, rate=rate, env={"SLOW": "0.3"})
+        async with lab.serving():
+            client = await lab.connect(None)
+            hello = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "c", "version": "1"},
+            }
+            await client.send(
+                {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+                {"jsonrpc": "2.0", "method": "notifications/initialized"},
+                {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+            )
+            answers = [await client.recv() for _ in range(2)]
+            assert [one["id"] for one in answers] == [1, 2]
+            assert all("result" in one for one in answers), answers
 
 
 @pytest.mark.own_environment
