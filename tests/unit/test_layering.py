@@ -209,8 +209,9 @@ INSIDE = {
         hook_config name_config
         backend_config
         config
+        hosts.membership
         own_requests trace_context flow.turns flow.counted breakdown
-        session_state
+        hosts.session_state
         affinity
         side
         binding
@@ -229,7 +230,7 @@ INSIDE = {
         translation
         merge
         operation
-        shared_stores
+        hosts
         over_http
         lite
         service mirror file_keys

@@ -13,7 +13,6 @@ import base64
 import contextlib
 import hashlib
 import hmac
-import os
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from wirespeed._core.envelope import Message
     from wirespeed._core.slab import Lease
+    from wirespeed.proxy.hosts.membership import Membership
 
 _GIVEN = re.compile(rb'"(?:requestState|nextCursor|taskId)"')
 _BROUGHT = re.compile(rb'"(?:requestState|cursor|taskId)"')
@@ -193,28 +193,8 @@ def is_code(value: object) -> TypeGuard[int]:
     return type(value) is int and -(1 << 31) <= value < 1 << 31
 
 
-_KEY = os.urandom(32)
 _SEAL = 22  # characters: 128 bits
 _PLACE = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,4})~")
-
-
-class SealKeys:
-    """The keys of the seals of one proxy.
-
-    Args:
-        shared: That of servers elsewhere, the same on all hosts; None: of this host alone.
-        host: The name of this host, where several hosts share a store; "" without others.
-    """
-
-    def __init__(self, shared: bytes | None = None, host: str = "") -> None:
-        self.shared = _KEY if shared is None else shared
-        self._host = host
-        self.share(0)
-
-    def share(self, worker: int) -> None:
-        """This process is the worker with this number."""
-        self.place = f"{self._host}.{worker}~"
-        self.shown = self.place if self._host else ""
 
 
 class Seals:
@@ -226,27 +206,30 @@ class Seals:
 
     Args:
         server: Its name.
-        keys: Those of the proxy.
+        member: The process that seals.
         is_process: Whether the proxy starts the server.
+
+    Attributes:
+        member: As above.
     """
 
-    def __init__(self, server: str, keys: SealKeys, *, is_process: bool) -> None:
+    def __init__(self, server: str, member: Membership, *, is_process: bool) -> None:
         self._server = server.encode("utf-8", "surrogatepass")
-        self._keys = keys
+        self.member = member
         self._is_process = is_process
 
     @property
     def _shown(self) -> str:
         """What stands in clear before an id."""
-        return self._keys.shown if self._is_process else ""
+        return self.member.shown if self._is_process else ""
 
     def seal(self, task_id: str, principal: bytes | None) -> str:
         """Return what a client gets for a server's id. ``principal``: The digest of the client's;
         None: it has none."""
         owner = b"" if principal is None else b"\x01" + principal
-        key, place = _KEY, self._keys.place.encode()
+        key, place = self.member.own_key, self.member.place.encode()
         if not self._is_process:
-            key, place = self._keys.shared, b""
+            key, place = self.member.shared_key, b""
         parts = self._server, owner, place
         text = b"".join(len(one).to_bytes(4) + one for one in parts)
         digest = hmac.digest(key, text + task_id.encode("utf-8", "surrogatepass"), hashlib.sha256)

@@ -213,7 +213,8 @@ class ClusterConfig:
         host_url: Where the other hosts reach the first HTTP listener of this one:
             ``http://host:port`` or ``https://host:port``. Any host answers requests of any session
             of that listener then. None: each host knows its own sessions alone.
-        hosts: How many hosts there are: while the store is away, each has this part of a limit.
+        hosts: How many hosts there are: each has this part of `BackendConfig.max_clients`, and
+            while the store is away of rates and quotas.
         store_timeout: The longest time in seconds that a request waits for the store.
         on_store_loss: While the store is away, ``"local"`` counts on each host for itself, and
             ``"refuse"`` refuses requests that a rate or quota is to count.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.peer.http.exchange import McpExchange
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.session_state import SessionState
+    from wirespeed.proxy.hosts.session_state import SessionState
     from wirespeed.proxy.side import AccessCheck, AdmissionControl, Side
     from wirespeed.proxy.upstream import Upstream
 

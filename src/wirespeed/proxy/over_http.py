@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.principals import ProxyAuthority
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.hosts.session_state import SessionState
+    from wirespeed.proxy.hosts.shared_stores import SharedStores
     from wirespeed.proxy.identity.logins import Logins
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.merge.merged import Merged
-    from wirespeed.proxy.session_state import SessionState
-    from wirespeed.proxy.shared_stores import SharedStores
     from wirespeed.transport.http.exchange import HttpTarget
     from wirespeed.transport.http.options import HttpOptions, SessionDirectory
     from wirespeed.transport.http.server_card import ServerIdentity

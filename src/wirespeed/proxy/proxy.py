@@ -13,9 +13,9 @@ import msgspec
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import ConfigError, WirespeedError
-from wirespeed.proxy.affinity import SealKeys
 from wirespeed.proxy.flow.quotas import Counts, ProcessCounts, Quotas
 from wirespeed.proxy.flow.rates import Ask, Rates
+from wirespeed.proxy.hosts.membership import Membership
 from wirespeed.proxy.listening import (
     Moves,
     ProxyListeners,
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.skills import SkillApprovals
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
+    from wirespeed.proxy.hosts.shared_stores import SharedStores
     from wirespeed.proxy.merge.member import Offer
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.admin import AdminService
     from wirespeed.proxy.operation.snapshot import Facts
-    from wirespeed.proxy.shared_stores import SharedStores
     from wirespeed.transport.options import HttpRequest, ListenFields, OnListening, Refusal
 
 logger = logging.getLogger("wirespeed.proxy")
@@ -85,7 +85,7 @@ class Proxy:
             to = AuditConfig(to=config.audit) if isinstance(config.audit, str) else config.audit
             self._audit = AuditLog(to, self.name)
         self._stores = _stores_of(config)
-        self._seals = SealKeys() if self._stores is None else self._stores.seal_keys(self.name)
+        self._member = Membership() if self._stores is None else self._stores.member(self.name)
         stores = self._stores
         self._ask_rate: Ask = TokenBuckets().delay if stores is None else stores.buckets.ask
         self._principals = _principals_of(config)
@@ -199,7 +199,7 @@ class Proxy:
         if self._is_observed:
             meter.observe()
         return ServiceAttachments(
-            self._audit, self._tracer, meter, self._seals, self._stores, self._share
+            self._audit, self._tracer, meter, self._member, self._stores, self._share
         )
 
     def _share(self) -> None:
@@ -561,7 +561,7 @@ def _stores_of(config: ProxyConfig) -> SharedStores | None:
     if config.cluster is None:
         return None
     try:
-        from wirespeed.proxy.shared_stores import SharedStores
+        from wirespeed.proxy.hosts.shared_stores import SharedStores
     except ModuleNotFoundError as exc:
         raise ConfigError(f"proxy.cluster: {exc}") from None
     return SharedStores(config.cluster)

@@ -15,11 +15,11 @@ from wirespeed.proxy.affinity import Seals
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
+from wirespeed.proxy.hosts.session_state import SessionState
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
 from wirespeed.proxy.names.watch import NameWatch
 from wirespeed.proxy.over_http import ServedOverHttp
 from wirespeed.proxy.own_requests import modern_version
-from wirespeed.proxy.session_state import SessionState
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.grants import Grants
     from wirespeed.proxy.access.principals import Principals
     from wirespeed.proxy.access.skills import SkillApprovals, SkillGate
-    from wirespeed.proxy.affinity import SealKeys
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
     from wirespeed.proxy.flow.quotas import EndpointQuotas
     from wirespeed.proxy.flow.rates import Rates
     from wirespeed.proxy.hook_config import HookConfig
     from wirespeed.proxy.hooks import HookedTools
+    from wirespeed.proxy.hosts.membership import Membership
+    from wirespeed.proxy.hosts.shared_stores import SharedStores
     from wirespeed.proxy.isolation.per_principal import PerPrincipal
     from wirespeed.proxy.lite import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.meta_tools import MetaTools
     from wirespeed.proxy.operation.meter import Meter
-    from wirespeed.proxy.shared_stores import SharedStores
     from wirespeed.proxy.supervision.supervisor import Supervisor
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
@@ -67,7 +67,7 @@ class ServiceAttachments(NamedTuple):
         audit: What notes the calls of tools; None: nothing does.
         tracer: What makes spans of requests; None: nothing does.
         meter: What is counted of its clients, and of the server.
-        seals: The keys of the seals of ids of tasks.
+        member: The process among the workers and hosts of the proxy.
         stores: What the hosts of the proxy share; None: they share nothing.
         before_fork: Called before workers are forked, once for each service.
     """
@@ -75,7 +75,7 @@ class ServiceAttachments(NamedTuple):
     audit: AuditLog | None
     tracer: Any
     meter: Meter
-    seals: SealKeys
+    member: Membership
     stores: SharedStores | None = None
     before_fork: Callable[[], None] = lambda: None
 
@@ -136,7 +136,7 @@ class ProxyService(ServedOverHttp):
         self.farewell = "the proxy is shutting down"
         self.auth = None
         self.access: Grants | None = None
-        self.audit, self.tracer, self.meter, self._seals = attached[:4]
+        self.audit, self.tracer, self.meter, self._member = attached[:4]
         self.stores, self._before_fork = attached[4:]
         self.meta_tools: MetaTools | None = None
         self.hooks: HookedTools | None = None
@@ -176,7 +176,7 @@ class ProxyService(ServedOverHttp):
             service = cls._of_identities(config, backend, limits, attached)
         else:
             is_process = not hasattr(used.target, "url")
-            seals = Seals(backend.name, attached.seals, is_process=is_process)
+            seals = Seals(backend.name, attached.member, is_process=is_process)
             assignment = assignment_of(used, limits, attached.meter, seals)
             service = cls(config, backend.name, assignment, attached, backend)
         service._runs = used
@@ -206,7 +206,7 @@ class ProxyService(ServedOverHttp):
                 audit.identity(backend.name, identity.type, principal, outcome, reason)
 
         credentials = credentials_of(backend, note)
-        seals = Seals(backend.name, attached.seals, is_process=False)
+        seals = Seals(backend.name, attached.member, is_process=False)
         assignment = PerPrincipal(backend, limits, attached.meter, seals, credentials)
         service = cls(config, backend.name, assignment, attached, backend)
         service.identities = assignment
@@ -380,11 +380,12 @@ class ProxyService(ServedOverHttp):
 
     def before_fork(self, n: int) -> None:
         """The process will fork ``n`` workers."""
+        self._member.fork(n)
         self._before_fork()
 
     def after_fork(self, worker: int) -> None:
         """This is one of the workers."""
-        self._seals.share(worker)
+        self._member.share(worker)
 
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be

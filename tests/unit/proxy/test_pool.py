@@ -19,12 +19,13 @@ from wirespeed import Stdio
 from wirespeed.errors import RemoteError
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.proxy import BackendConfig
-from wirespeed.proxy.affinity import SealKeys, Seals
+from wirespeed.proxy.affinity import Seals
+from wirespeed.proxy.hosts.membership import Membership
 from wirespeed.proxy.isolation.pool import Pool
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
-SEALS = Seals("b", SealKeys(), is_process=True)
+SEALS = Seals("b", Membership(), is_process=True)
 LISTEN = {"notifications": {"toolsListChanged": True}}
 
 

@@ -4,6 +4,7 @@ when it is gone. The hosts are processes."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from lab.hosts import Visitor
-from lab.http import Peer
+from lab.http import LEGACY, Peer, message
 from lab.principals import TOKENS
 from lab.proxy_hosts import proxies
 from lab.store import StoreServer
@@ -30,6 +31,13 @@ async def saved(store: StoreServer) -> str:
         if keys := records(store):
             return keys[0]
         await asyncio.sleep(0.05)
+
+
+HELLO = {
+    "protocolVersion": LEGACY,
+    "capabilities": {},
+    "clientInfo": {"name": "visitor", "version": "1"},
+}
 
 
 async def pid(one: Visitor, host: str, tool: str = "who") -> str:
@@ -204,3 +212,38 @@ async def test_workers_of_a_host(tmp_path: Path, store_server: StoreServer) -> N
         await hosts.kill("a")
         for one in visitors:
             assert await one.answer("b", "who")
+
+
+def processes(folder: Path) -> int:
+    """How many servers of a folder run."""
+    found = 0
+    for one in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            found += one.name.isdecimal() and str(folder / "tea.py").encode() in (
+                one / "cmdline"
+            ).read_bytes().split(b"\0")
+    return found
+
+
+@pytest.mark.parametrize("where", ["workers", "hosts"])
+async def test_clients_with_servers_of_their_own(
+    tmp_path: Path, store_server: StoreServer, where: str
+) -> None:
+    """`maxClients` bounds those of all workers and hosts together."""
+    options: dict[str, Any] = {"servers": {"tea": server(tmp_path, "session", maxClients=4)}}
+    names = "a"
+    if where == "workers":
+        options["words"] = ("--workers", "2")
+    else:
+        options["cluster"] = {"url": store_server.url, "hosts": 2}
+        names = "ab"
+    async with proxies(tmp_path, *names, **options) as hosts:
+        refused = 0
+        for _ in range(8):
+            for name in names:
+                peer = await hosts.connect(name)
+                response = await peer.ask(body=message("initialize", HELLO, 0))
+                peer.close()
+                refused += response.json.get("error", {}).get("code") == -31000
+                assert processes(tmp_path) <= 4
+        assert refused or processes(tmp_path) == 4

@@ -20,7 +20,8 @@ from lab.store import StoreServer
 from lab.wording import raises
 
 from wirespeed.errors import ProtocolError
-from wirespeed.proxy.affinity import SealKeys, Seals
+from wirespeed.proxy.affinity import Seals
+from wirespeed.proxy.hosts.membership import Membership
 
 SHARED = b"s" * 32
 
@@ -91,7 +92,7 @@ async def test_a_task_of_a_server_elsewhere_is_known_to_all_hosts(
 
 def test_seals() -> None:
     """A process may give an id that another one has given to somebody else."""
-    hosts = [SealKeys(SHARED, "a"), SealKeys(SHARED, "b"), SealKeys(SHARED, "a")]
+    hosts = [Membership(SHARED, "a"), Membership(SHARED, "b"), Membership(SHARED, "a")]
     hosts[2].share(1)
     own = [Seals("tea", keys, is_process=True) for keys in hosts]
     far = [Seals("tea", keys, is_process=False) for keys in hosts]
@@ -111,7 +112,7 @@ def test_seals() -> None:
     ):
         with raises(ProtocolError, code=-32602):
             one.open(id, who)
-    workers = [SealKeys(), SealKeys()]
+    workers = [Membership(), Membership()]
     workers[1].share(1)
     alone = [Seals("tea", keys, is_process=True) for keys in workers]
     assert alone[0].seal("job-1", None).endswith("job-1")

@@ -1,1 +1,1 @@
-"""Flow control: fair turns, limits of requests at once, rates."""
+"""Flow control: fair turns, limits of requests at once, rates, quotas."""

@@ -64,7 +64,7 @@ def assignment_of(
     if config.isolation == "auto" and config.era != "modern":
         return Auto(config, limits, meter, seals)
     if config.isolation == "session":
-        return PerClient(config, limits, meter)
+        return PerClient(config, limits, meter, seals.member)
     return pool_of(config, limits, meter, seals)
 
 
@@ -95,7 +95,7 @@ class Auto:
         self._limits = limits
         self._meter = meter
         self._seals = seals
-        self._per_client = PerClient(config, limits, meter)
+        self._per_client = PerClient(config, limits, meter, seals.member)
         self._pool: Pool | None = None
         self._lanes: Pool | None = None  # of a server of legacy eras
         self._is_known = False

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.hosts.membership import Membership
     from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.side import Side
     from wirespeed.proxy.supervision.supervisor import ServerMeter
@@ -65,8 +66,11 @@ class PerClient:
         'have over HTTP: set isolation to "auto", "shared" or "pool"'
     )
 
-    def __init__(self, config: BackendConfig, limits: Limits, meter: ServerMeter) -> None:
+    def __init__(
+        self, config: BackendConfig, limits: Limits, meter: ServerMeter, member: Membership
+    ) -> None:
         self._config = config
+        self._member = member
         self._limits = limits
         self._pairs: dict[Downstream, Pair] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -150,12 +154,10 @@ class PerClient:
         config = self._config
         refusal: tuple[int, str] | None = None
         address = None if self._choose is None else self._choose(downstream)
-        if len(self._pairs) >= config.max_clients and (
-            first is None or not self._make_room(downstream)
-        ):
+        if len(self._pairs) >= self._places and (first is None or not self._make_room(downstream)):
             refusal = (
                 codes.OVERLOADED,
-                f"{config.name} has {config.max_clients} clients: there may be no more",
+                f"{config.name} has {self._places} clients: there may be no more",
             )
         elif self.breaker is not None and not self.breaker.is_free(self._answered()):
             refusal = codes.SERVER_LOST, f"{is_down(config.name)}: {self.breaker.reason}"
@@ -177,10 +179,15 @@ class PerClient:
         if self._look_timer is None:
             self._look_later()
 
+    @property
+    def _places(self) -> int:
+        """The most clients of this process."""
+        return self._member.part_of(self._config.max_clients)
+
     def _make_room(self, downstream: Downstream) -> bool:
         """End the session of another client, where there is no place for one more. Returns whether
         there is one now."""
-        name, places = self._config.name, self._config.max_clients
+        name, places = self._config.name, self._places
         other = self._who_makes_room(downstream)
         if other is None:
             self._quiet.log(

@@ -10,8 +10,8 @@ from wirespeed.cluster.rates import RedisTokenBuckets
 from wirespeed.cluster.sessions import SessionHosts
 from wirespeed.cluster.store import Cluster
 from wirespeed.errors import ConfigError
-from wirespeed.proxy.affinity import SealKeys
 from wirespeed.proxy.flow.quotas import ProcessCounts
+from wirespeed.proxy.hosts.membership import Membership
 from wirespeed.proxy.operation.processes import StoreEntry
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class SharedStores:
         self.counts = RedisCounts(self.cluster, _NAME, secret, here, config.hosts)
         self.shares_sessions = config.host_url is not None
         self._secret = secret
+        self._n_hosts = config.hosts
         self._hosts: dict[str, SessionHosts] = {}  # by the URL of this host
         self._users: set[object] = set()
 
@@ -62,9 +63,10 @@ class SharedStores:
         """The state of the store."""
         return StoreEntry(self.cluster.name, self.cluster.state, self.cluster.n_losses)
 
-    def seal_keys(self, host: str) -> SealKeys:
-        """Return the keys of the seals of a host."""
-        return SealKeys(hmac.digest(self._secret, b"wirespeed seals of tasks 1", "sha256"), host)
+    def member(self, host: str) -> Membership:
+        """Return the place of a process of a host."""
+        key = hmac.digest(self._secret, b"wirespeed seals of tasks 1", "sha256")
+        return Membership(key, host, self._n_hosts)
 
     def session_hosts(self, url: str) -> SessionHosts:
         """What finds the sessions of other hosts, which reach this one at a URL. ValueError: it is
