@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pairings
 import peers
+from lab.nginx import NGINX
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "behind-a-proxy.md"
 FILE = re.compile(
@@ -20,23 +21,6 @@ FILE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 FILES = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
-# What Debian's own nginx.conf has around the file of the page, in folders of this test.
-NGINX = """\
-daemon off;
-{user}
-error_log stderr;
-pid {folder}/pid;
-events {{}}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    scgi_temp_path {folder}/scgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    {file}
-}}
-"""
 
 
 def command(file: str, folder: Path, port: int, servers: Sequence[str]) -> list[str]:

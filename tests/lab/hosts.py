@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,33 @@ ADOPTED_IN = FOREVER  # seconds; four on a machine that is not busy
 class Host:
     """A host that runs.
 
+    Args:
+        inside: The command that runs another one on the host's machine.
+        program: A file of ``children``.
+        options: Of the program.
+
     Attributes:
         name: With which the ids of its sessions begin.
         log: What it has written to stderr.
     """
 
-    def __init__(self, folder: Path, name: str, store: str, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        store: str,
+        *,
+        inside: Sequence[str] = (),
+        program: str = "host.py",
+        **options: Any,
+    ) -> None:
         self.name = name
         self.port = options.pop("port", None) or free_port()
         self.log = folder / f"{name}.log"
         given = {"name": name, "port": self.port, "store": store, **options}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(CHILDREN / "host.py"), json.dumps(given)],
+                [*inside, sys.executable, str(CHILDREN / program), json.dumps(given)],
                 env=surroundings(),
                 stdout=subprocess.PIPE,
                 stderr=log,

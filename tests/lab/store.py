@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -43,6 +43,7 @@ class StoreServer:
         port: A TCP port of 127.0.0.1 as well; 0 for none.
         password: Of the user "default".
         config: The file of a Sentinel.
+        inside: The command that runs another one on the store's machine.
         options: Of the server's command line.
     """
 
@@ -53,6 +54,7 @@ class StoreServer:
         port: int = 0,
         password: str | None = None,
         config: Path | None = None,
+        inside: Sequence[str] = (),
     ) -> None:
         self.path = folder / "redis.sock"
         self.port = port
@@ -60,6 +62,7 @@ class StoreServer:
         self._options = options if password is None else (*options, "--requirepass", password)
         self._password = password
         self._config = config
+        self._inside = inside
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -72,6 +75,7 @@ class StoreServer:
         assert program is not None, MISSING
         self.process = subprocess.Popen(
             [
+                *self._inside,
                 program,
                 *(("--save", "", "--appendonly", "no") if self._config is None else self._guard),
                 *("--dir", str(self._folder)),
