@@ -37,10 +37,11 @@ from redis import Redis
 from wirespeed import HttpOptions, Server
 from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore, RedisTokenBuckets
 from wirespeed.cluster.nonces import RedisSingleUse
-from wirespeed.cluster.passing import HostRequests
 from wirespeed.cluster.presence import Presence
 from wirespeed.cluster.records import SessionRecord, SessionRecords, SessionState
 from wirespeed.tasks.model import Task, new_task_id
+from wirespeed.transport.http.members import Membership
+from wirespeed.transport.net.host_links import HostLinks
 
 SECRET = b"of a benchmark only"
 AT_ONCE = 20
@@ -185,12 +186,13 @@ async def one_round(store: Store) -> dict[str, dict[str, float]]:
         await take("session: find", lambda i: records.find(ids[i]))
         await take("session: take over", lambda i: records.take(ids[i], record, "b@00000000.0"))
         store.client.flushall()
+        links = HostLinks(Membership(b"k" * 32), far=True)
         for n in HOSTS:
             base = cluster.base("sessions", f"mill{n}")
             hosts = [
                 Presence(
                     *(cluster, base, f"http://10.0.{i // 250}.{i % 250}:8000"),
-                    HostRequests(b"k" * 32, None, None),
+                    links,
                     without_store=60.0,
                     on_over=lambda: None,
                     on_data_lost=lambda: None,
