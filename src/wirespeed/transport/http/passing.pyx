@@ -8,7 +8,7 @@ the request and the kind, and what follows. The request is passed on as it came.
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint32_t, uint8_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
 from functools import partial
 
@@ -332,7 +332,8 @@ cdef class PassedRequest:
         cdef Exchange exchange = self.exchange
         cdef Carrier carrier = exchange.carrier
         cdef uint32_t status = number_at(p)
-        cdef int64_t length = <int64_t> number_at(p + 4) | <int64_t> number_at(p + 8) << 32
+        cdef uint64_t length_bits = <uint64_t> number_at(p + 4) | <uint64_t> number_at(p + 8) << 32
+        cdef int64_t length = <int64_t> length_bits
         if status == MISDIRECTED:
             return self.give_c(NotPassed.NOT_HERE)
         exchange.set_head_c(

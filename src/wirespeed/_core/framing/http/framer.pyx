@@ -94,7 +94,7 @@ cdef class HttpFramer(Framer):
     cdef int lie_c(self, Slab slab, const uint8_t *p, size_t n) except -1:
         self.drop_slab_c()
         self.slab = slab
-        self.start = <size_t> (p - slab.base)
+        self.start = <size_t> p - <size_t> slab.base
         self.end = self.start + n
         return 0
 
