@@ -118,7 +118,10 @@ class AddressPool(Pool):
         logger.info("%s: the address %s was removed", self._config.name, address.target.where)
         self._leaving += [legacy, modern]
         for owner in (first, legacy, modern):
-            task = asyncio.ensure_future(self._leave(owner, self._running.pop(owner, None)))
+            life = self._running.pop(owner, None)
+            if life is not None:
+                life.supervisor.leave()
+            task = asyncio.ensure_future(self._leave(owner, life))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
         self.update_choice()

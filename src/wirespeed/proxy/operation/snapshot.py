@@ -495,9 +495,9 @@ def _cut(text: str) -> str:
 
 
 def word_of(supervisor: Supervisor) -> str:
-    """Return the state of one server. A server that was replaced has the state "leaving", and an
-    address that gets no requests "ejected"."""
-    if supervisor.retired:
+    """Return the state of one server. A server that was replaced, and an address that was removed,
+    have the state "leaving", and an address that gets no requests "ejected"."""
+    if supervisor.leaves:
         return "leaving"
     address = _address_of(supervisor)
     if supervisor.status.state == "ready" and address is not None and address.is_ejected:
@@ -511,7 +511,7 @@ def state_of(service: ProxyEndpoint) -> str:
     them is up."""
     if service.is_drained:
         return DRAINED
-    supervisors = [one for one in service.supervisors if not one.retired]
+    supervisors = [one for one in service.supervisors if not one.leaves]
     if service.config is None or service.config.identity is not None:
         return "up"
     if supervisors and not any(one.restarts for one in supervisors):

@@ -111,6 +111,7 @@ class Supervisor:
         restarts: Whether it is started again when it has ended.
         checks: What is looked at while it runs, besides its health and its deadlines.
         retired: Whether another server has taken its place.
+        leaves: Whether it answers its last requests, because it is retired or not wanted any more.
         upstream: The connection while it can be used.
         status: How the server is.
         meter: What counts its connections.
@@ -139,7 +140,7 @@ class Supervisor:
         self.owner = owner
         self._limits = limits
         self.checks: list[Check] = []
-        self.retired = False
+        self.retired = self.leaves = False
         self._loop = asyncio.get_running_loop()
         self.restarts = restarts
         self.meter = meter
@@ -162,7 +163,11 @@ class Supervisor:
 
     def retire(self) -> None:
         """Another server has taken the place of this one."""
-        self.retired = True
+        self.retired = self.leaves = True
+
+    def leave(self) -> None:
+        """It gets no new clients, and is started again for those that it has."""
+        self.leaves = True
 
     async def run(self) -> None:
         """Start the server, and start it again when it has ended, until this is cancelled."""
