@@ -152,7 +152,7 @@ class Probe:
         while not self._seen.is_over:
             session += 1
             visitor = Visitor(self._ways)
-            with contextlib.suppress(*BROKEN):
+            with contextlib.suppress(*BROKEN, KeyError):  # it may open none
                 await visitor.initialize(self._host)
                 while not self._seen.is_over and self._host not in self._seen.open:
                     await asyncio.sleep(0.1)

@@ -50,7 +50,7 @@ from seen import Fault, Seen, runs_of  # noqa: E402
 from wirespeed import Http, WebSocket  # noqa: E402
 
 NAMES = ("a", "b", "c")
-LIFETIME = 10.0  # seconds that a session lives without use: keys are gone soon after the end
+LIFETIME = 16.0  # seconds that a session lives without use: keys are gone soon after the end
 DRAINED_IN = 30.0
 MAX_GROWTH = 32 * 1024  # KiB of memory of a host
 PAGE = ROOT / "docs" / "how-to" / "several-hosts.md"

@@ -298,7 +298,7 @@ class SessionHosts:
                 raise StoreUnavailable
             taken = await self._records.take(session_id, record, self._own)
             if taken is not None:
-                self._saved[session_id] = taken, time.monotonic()
+                self._saved[session_id] = taken, -math.inf  # its record may end soon
                 return taken
 
     # -- records -----------------------------------------------------------------------------------

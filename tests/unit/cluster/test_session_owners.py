@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from lab.hosts import TOKENS, Visitor, deployed
-from lab.http import LEGACY, call
+from lab.http import FOREVER, LEGACY, call
 from lab.store import Cable, MakeServer, StoreServer
 
 from wirespeed.cluster.presence import member_of
@@ -154,6 +154,22 @@ async def test_another_client_that_asks_for_a_session(
         store.process.send_signal(signal.SIGCONT)
         assert (await first.response()).status == 404
         assert (await second.response()).status == 200
+
+
+async def test_the_record_of_an_adopted_session_lives_as_long_as_a_new_one(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        (key,) = store_server.ask("KEYS", "*{session1:*record")
+        life = store_server.ask("PTTL", key)
+        await hosts.kill("a")
+        store_server.ask("PEXPIRE", key, 60_000)  # as one that was idle for most of its life
+        assert await one.answer("b", "who") == "b"
+        async with asyncio.timeout(FOREVER):
+            while store_server.ask("PTTL", key) < life / 2:
+                await asyncio.sleep(0.05)
 
 
 async def test_a_host_that_drains(tmp_path: Path, store_server: StoreServer) -> None:
