@@ -132,7 +132,7 @@ INSIDE = {
     "cluster": """
         clients
         store
-        events nonces rates quotas tasks records
+        events nonces rates quotas tasks records changes
         presence
         sessions
     """,

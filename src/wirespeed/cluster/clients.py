@@ -34,6 +34,8 @@ GRAMMAR = (
 TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
 
+MOST_READ = 100  # entries of a stream at once
+
 Word: TypeAlias = str | bytes | int
 
 
@@ -70,6 +72,11 @@ class StoreClient(Protocol):
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """Return the answers to commands, or the errors with which the store answered."""
 
+    async def read(
+        self, stream: str, after: str, seconds: float
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """Wait for entries of a stream behind an id, and return these: their ids and fields."""
+
     async def close(self) -> None:
         """Close all connections."""
 
@@ -98,6 +105,11 @@ class SingleServer:
                 answers[number] = await _answer(self._redis, commands[number])
         return answers
 
+    async def read(
+        self, stream: str, after: str, seconds: float
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        return await _read(self._redis, stream, after, seconds)
+
     async def close(self) -> None:
         await asyncio.gather(
             *(one.aclose(close_connection_pool=True) for one in (self._redis, *self._guards))
@@ -118,8 +130,21 @@ class ShardedServers:
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         return await asyncio.gather(*(_answer(self._redis, command) for command in commands))
 
+    async def read(
+        self, stream: str, after: str, seconds: float
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        return await _read(self._redis, stream, after, seconds)
+
     async def close(self) -> None:
         await self._redis.aclose()
+
+
+async def _read(
+    redis: Redis | RedisCluster, stream: str, after: str, seconds: float
+) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    found: Any = await redis.xread({stream: after}, count=MOST_READ, block=round(seconds * 1000))
+    entries: list[tuple[bytes, dict[bytes, bytes]]] = found[0][1] if found else []
+    return entries
 
 
 async def _answer(redis: Redis | RedisCluster, command: Command) -> Any:
@@ -134,12 +159,13 @@ async def _answer(redis: Redis | RedisCluster, command: Command) -> Any:
         return exc
 
 
-def clients_of(url: str, timeout: float) -> tuple[Callable[[], StoreClient], str]:
-    """Return the function that makes clients of a URL, and the URL without user and password.
+def clients_of(url: str, timeout: float) -> tuple[Callable[[float], StoreClient], str]:
+    """Return the function that makes clients of a URL, which wait so many seconds for an answer,
+    and the URL without user and password.
 
     Args:
         url: As `GRAMMAR` says. A query may have `TLS_OPTIONS`, ``db`` and `SENTINEL_OPTIONS`.
-        timeout: Seconds for a connection and for an answer.
+        timeout: Seconds for a connection.
 
     ValueError: The URL is wrong. The text does not repeat it.
     """
@@ -153,7 +179,6 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[], StoreClient], str
     name, _, password = user.partition(":")
     path = unquote(parts.path)
     options: dict[str, Any] = {
-        "socket_timeout": timeout,
         "socket_connect_timeout": timeout,
         "protocol": 2,  # without notices of maintenance, which another version asks for
         "retry": Retry(NoBackoff(), 0),
@@ -170,14 +195,14 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[], StoreClient], str
         options["username"] = unquote(name)
     if password:
         options["password"] = unquote(password)
-    make: Callable[[], StoreClient]
+    make: Callable[[float], StoreClient]
     if scheme == "unix" and not kind:
         options["db"] = _database(query.pop("db", "0"))
         if place or not path.strip("/"):
             raise _wrong()
 
-        def make() -> StoreClient:
-            return SingleServer(Redis(unix_socket_path=path, **options))
+        def make(wait: float) -> StoreClient:
+            return SingleServer(Redis(unix_socket_path=path, socket_timeout=wait, **options))
 
     elif scheme == "unix":
         raise _wrong()
@@ -186,9 +211,11 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[], StoreClient], str
         if path.strip("/"):
             raise _wrong()
 
-        def make() -> StoreClient:
+        def make(wait: float) -> StoreClient:
             nodes = [ClusterNode(*host) for host in hosts]
-            return ShardedServers(RedisCluster(startup_nodes=nodes, **options, **tls))
+            return ShardedServers(
+                RedisCluster(startup_nodes=nodes, socket_timeout=wait, **options, **tls)
+            )
 
     elif kind == "sentinel":
         hosts = [_host(one, SENTINEL_PORT) for one in place.split(",")]
@@ -197,17 +224,23 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[], StoreClient], str
         if not service:
             raise _wrong()
 
-        def make() -> StoreClient:
-            own = {key: value for key, value in options.items() if key.startswith("socket_")}
-            guards = Sentinel(hosts, sentinel_kwargs={**own, **tls, **guarding}, **options, **tls)
+        def make(wait: float) -> StoreClient:
+            own = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+            guards = Sentinel(
+                hosts,
+                sentinel_kwargs={**own, **tls, **guarding},
+                socket_timeout=wait,
+                **options,
+                **tls,
+            )
             return SingleServer(guards.master_for(service), guards.sentinels)
 
     elif not kind and not guarding:
         host, port = _host(place, PORT)
         options["db"] = _database(path.strip("/") or query.pop("db", "0"))
 
-        def make() -> StoreClient:
-            return SingleServer(Redis(host=host, port=port, **options, **tls))
+        def make(wait: float) -> StoreClient:
+            return SingleServer(Redis(host=host, port=port, socket_timeout=wait, **options, **tls))
 
     else:
         raise _wrong()

@@ -154,6 +154,10 @@ class Cluster:
         """Seconds since the store answered first, or came back; 0 while it is not up."""
         return time.monotonic() - self._changed if self._state == "up" else 0.0
 
+    def new_client(self, wait: float) -> StoreClient:
+        """Make a connection of its own, which waits so many seconds for an answer."""
+        return self._make(wait)
+
     def hurry(self) -> None:
         """Try at once to reach a store that is lost: another host reaches it."""
         self._hurried.set()
@@ -209,7 +213,7 @@ class Cluster:
         if self._loop is not loop:
             self._forget()  # what another loop had went with that loop
             self._loop = loop
-            self._client = self._make()
+            self._client = self.new_client(self.store_timeout)
             self._state = "connecting"
         if self._state == "down":
             raise StoreUnavailable
@@ -272,7 +276,7 @@ class Cluster:
 
     async def _doubt(self) -> None:
         """See whether any shard is left."""
-        client = self._make()
+        client = self.new_client(self.store_timeout)
         try:
             async with asyncio.timeout(self.store_timeout):
                 await client.check()
@@ -332,7 +336,7 @@ class Cluster:
                 async with asyncio.timeout(self._returns.pause(self._attempts)):
                     await self._hurried.wait()
             self._attempts += 1
-            client = self._make()
+            client = self.new_client(self.store_timeout)
             try:
                 async with asyncio.timeout(self.store_timeout):
                     await client.check()

@@ -152,6 +152,8 @@ class Life:
                 for child in self.service.mounts.servers():
                     await self._adopt(child)
                 self.begun.set_result(None)
+                if self.service.stores is not None:
+                    self.service.stores.changes.begin()
                 with WATCHDOG.watching(self.service):
                     await self._over.wait()
             except BaseException:

@@ -25,6 +25,7 @@ from wirespeed.server.middleware.stack import MiddlewareStack
 from wirespeed.server.permissions import Visibility, checked_words
 from wirespeed.server.requests.launchers import Threads
 from wirespeed.server.session_state import DEFAULT_LEVEL
+from wirespeed.server.subscriptions import LISTS
 from wirespeed.server.tasks.catalog import Tasks
 from wirespeed.server.tools.catalog import ToolCatalog
 from wirespeed.transport.taskpool import TaskPool
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from wirespeed.transport.http.options import HttpOptions, SessionDirectory
     from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
+
+# Kinds of changes that hosts tell each other.
+LIST = "list"
+RESOURCE = "resource"
 
 _PROVIDERS = "wirespeed.server.dependencies.provider"
 
@@ -188,20 +193,48 @@ class McpService(HttpService):
         for mount in self.mounts.elsewhere:
             mount.check(kind)
         self.discovery.forget()
-        for connection in list(self.connections):
-            if kind == "tools":
-                connection.forget_tools()
-            connection.changes.list_changed(kind)
+        self._tell_of_list(kind)
+        if self.stores is not None:
+            self.stores.changes.tell(LIST, kind)
         for mount in self.mounts.elsewhere:
             mount.sync(kind)
 
     def resource_updated(self, uri: str) -> None:
         """A resource changed; from any thread."""
+        self._tell_of_resource(uri)
+        if self.stores is not None:
+            self.stores.changes.tell(RESOURCE, uri)
+        for mount in self.mounts.elsewhere:
+            mount.outer.resource_updated(mount.uri(uri))
+
+    def _tell_of_list(self, kind: str) -> None:
+        for connection in list(self.connections):
+            if kind == "tools":
+                connection.forget_tools()
+            connection.changes.list_changed(kind)
+
+    def _tell_of_resource(self, uri: str) -> None:
         for connection in list(self.connections):
             if not self.resources.hides(uri, connection):
                 connection.changes.resource_updated(uri)
-        for mount in self.mounts.elsewhere:
-            mount.outer.resource_updated(mount.uri(uri))
+
+    def follow_changes(self) -> None:
+        """There is a subscriber: hear of the changes that other hosts tell."""
+        if self.stores is not None:
+            self.stores.changes.follow()
+
+    def _changed_elsewhere(self, kind: str, what: str) -> None:
+        if kind == RESOURCE:
+            self._tell_of_resource(what)
+        elif kind == LIST and what in LISTS:
+            self._tell_of_list(what)
+
+    def _missed_changes(self) -> None:
+        """Any list and any resource may have changed."""
+        for kind in LISTS:
+            self._tell_of_list(kind)
+        for uri in {uri for one in list(self.connections) for uri in one.changes.all_uris()}:
+            self._tell_of_resource(uri)
 
     def show(self, shown: bool, tags: Iterable[str], names: Iterable[str]) -> None:
         """Enable or disable entries for all clients; from any thread."""
@@ -255,7 +288,13 @@ class McpService(HttpService):
         from wirespeed.server.shared_stores import SharedStores
 
         found = Cluster(cluster) if isinstance(cluster, str) else cluster
-        self.stores = stores = SharedStores(found, self.name, self._secret)
+        self.stores = stores = SharedStores(
+            found,
+            self.name,
+            self._secret,
+            on_change=self._changed_elsewhere,
+            on_missed=self._missed_changes,
+        )
         self.sealer.share(stores.single_use)
         if self.auth is not None:
             self.auth.share(stores.single_use, self._secret)
@@ -328,6 +367,8 @@ class McpService(HttpService):
     ) -> HttpTarget:
         """See `HttpService`. Events are kept in the store of the cluster, if there is one and the
         options name none."""
+        if options.directory is not None:
+            self.follow_changes()
         if self.stores is not None and options.event_store is None:
             options = msgspec.structs.replace(options, event_store=self.stores.new_event_store())
         return super().http_target(options, loop=loop, pool=pool)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from wirespeed.cluster.changes import SharedChanges
 from wirespeed.cluster.events import RedisEventStore
 from wirespeed.cluster.nonces import RedisSingleUse
 from wirespeed.cluster.sessions import SessionHosts
@@ -16,13 +19,24 @@ class SharedStores:
         cluster: Where they are.
         name: The server's name.
         secret: The secret of all hosts.
+        on_change, on_missed: As of `SharedChanges`.
 
     Attributes:
+        changes: Of which its hosts tell each other.
         single_use: What its hosts accept once.
     """
 
-    def __init__(self, cluster: Cluster, name: str, secret: bytes) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        secret: bytes,
+        *,
+        on_change: Callable[[str, str], object],
+        on_missed: Callable[[], object],
+    ) -> None:
         self.cluster = cluster
+        self.changes = SharedChanges(cluster, name, on_change, on_missed)
         self.single_use = RedisSingleUse(cluster, name)
         self._name = name
         self._secret = secret
@@ -42,4 +56,5 @@ class SharedStores:
 
     async def close(self) -> None:
         """Let the connection go, at the end of the server's life."""
+        await self.changes.close()
         await self.cluster.release(self.single_use)

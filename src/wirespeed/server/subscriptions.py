@@ -134,6 +134,10 @@ class ChangeNotifier:
         self.n_uris -= n_uris
         self.n_characters -= n_characters
 
+    def all_uris(self) -> set[str]:
+        """The resources that the client subscribed to, in any way."""
+        return self.uris.union(*(one.uris for one in self.listens.values()))
+
     def forget(self) -> None:
         """Forget the subscriptions of a legacy client: its request is answered, and no other one
         of it comes on this connection."""
@@ -316,6 +320,8 @@ def listen(call: Call, message: Message) -> None:
     service.resources.check_scopes(uris, call)
     changes.take(len(subscription.uris), subscription.n_characters)
     changes.listens[subscription.raw_id] = subscription
+    if kinds or uris:
+        service.follow_changes()
     connection.session.set_token(message, subscription)
     connection.session.keep_open(message)
     honoured: dict[str, Any] = {LISTS[kind]: True for kind in LISTS if kind in kinds}
@@ -364,6 +370,7 @@ def subscribe(call: Call, message: Message) -> bytes | Coroutine[Any, Any, bytes
     if uri not in changes.uris:
         changes.take(1, len(uri))
         changes.uris.add(uri)
+        call.connection.service.follow_changes()
     return saved(call)
 
 
