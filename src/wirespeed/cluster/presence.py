@@ -173,7 +173,8 @@ class Presence:
         member: This host in the store.
         worker, n_workers: The number of this process among those of the host.
         hosts: The URLs of the others, by their names.
-        is_cut_off: Neither this host nor any other one that answers reaches the store.
+        is_cut_off: This host and a majority of the others do not reach the store, and none that
+            answers does.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class Presence:
         self._on_over = on_over
         self._on_data_lost = on_data_lost
         self._instance = secrets.token_urlsafe(12)  # the same in all workers of a host
-        self._quiet = RateLimitedLog(logger)
+        self._quiet = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._view = _View(b"", 0, {})
         self._renewed = -math.inf
         self._lease = -math.inf  # since when: a renewal, or an answer of the others
@@ -324,9 +325,9 @@ class Presence:
         asked = time.monotonic()
         answers = await self._ask(self._view.others, RENEWAL)
         self._is_told = any(said.startswith(b"up") for said in answers.values())
-        self.is_cut_off = not self._is_told
         n_lost = 1 + list(answers.values()).count(b"down")
-        if not self._is_told and 2 * n_lost > 1 + len(self._view.others) and self.has_lease:
+        self.is_cut_off = not self._is_told and 2 * n_lost > 1 + len(self._view.others)
+        if self.is_cut_off and self.has_lease:
             self._lease = asked
         return self._is_told
 
@@ -352,6 +353,14 @@ class Presence:
 
     # -- hosts without a living entry --------------------------------------------------------------
 
+    async def has_gone(self, name: str) -> bool:
+        """Return whether no host with a name owns anything. StoreUnavailable, ProtocolError as of
+        `Cluster.run`."""
+        _, _, words = await self._cluster.run(_LOOK, self._base, "")
+        urls = self._urls_of(dict(zip(words[::2], words[1::2], strict=True)))
+        known = [member for member in urls if member.partition("@")[0] == name]
+        return all(await asyncio.gather(*map(self.is_gone, known)))
+
     async def is_gone(self, member: str) -> bool:
         """Return whether a host without a living entry owns nothing more. StoreUnavailable,
         ProtocolError as of `Cluster.run`."""
@@ -376,7 +385,7 @@ class Presence:
         if now < int(ends) + int(without_store):
             possible = [set(view.decode().split()) for view in views]
             asked = time.monotonic()
-            urls = self._valid((one, text.split(b" ")[-1]) for one, text in entries.items() if one)
+            urls = self._urls_of(entries)
             sure = await self._sure(set().union(*possible), member, urls)
             in_time = time.monotonic() - asked < LIFETIME - LEASE
             if not in_time or not possible:
@@ -387,6 +396,9 @@ class Presence:
             self._gone.clear()
         self._gone[member] = entry  # it owns nothing more before it has another entry
         return True
+
+    def _urls_of(self, entries: dict[bytes, bytes]) -> dict[str, str]:
+        return self._valid((one, text.split(b" ")[-1]) for one, text in entries.items() if one)
 
     async def _sure(self, members: set[str], gone: str, urls: dict[str, str]) -> set[str]:
         """Return those of some members with whom nobody goes on; none, if the one that seems to be

@@ -132,7 +132,7 @@ class SessionHosts:
             on_over=self._drop_sessions,
             on_data_lost=self._save_all,
         )
-        self._quiet = RateLimitedLog(logger)
+        self._quiet = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._endpoints: set[SessionEndpoint] = set()
         self._elsewhere: OrderedDict[str, str] = OrderedDict()  # owners of sessions that moved
         self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
@@ -285,7 +285,10 @@ class SessionHosts:
             is_own = member == self._presence.member
             lives = self._lives(owner)
             if record is None:  # its host may be new, or write it later
-                if not lives and self._presence.is_unsure:
+                name = session_id.partition(".")[0]
+                if not lives and (
+                    self._presence.is_unsure or not await self._presence.has_gone(name)
+                ):
                     raise StoreUnavailable
                 return lives and not is_own and owner != lost_by
             if lives and owner not in (self._own, lost_by):
@@ -323,8 +326,10 @@ class SessionHosts:
         record = self._due(endpoint, session, time.monotonic())
         if record is None:
             return
-        self._saved.setdefault(session.id, (record, -math.inf))
         try:
+            if not self._presence.has_lease:
+                raise StoreUnavailable
+            self._saved.setdefault(session.id, (record, -math.inf))
             await self._save(endpoint, session, record, time.monotonic())
         except ProtocolError as exc:
             if opens and isinstance(exc, StoreUnavailable) and not self._presence.is_cut_off:
@@ -334,6 +339,7 @@ class SessionHosts:
     def ended(self, session_id: str, *, for_good: bool) -> None:
         """A session has ended here. ``for_good``: no other host may go on with it; else any may."""
         found = self._saved.pop(session_id, None)
+        self._changed.pop(session_id, None)
         if found is None:
             return
         if for_good:
@@ -349,6 +355,7 @@ class SessionHosts:
     def dropped(self, session_id: str) -> None:
         """A session was given up here, which another process may have now."""
         self._saved.pop(session_id, None)
+        self._changed.pop(session_id, None)
 
     def draining(self, endpoint: SessionEndpoint) -> None:
         """The sessions of an endpoint end soon. Each takes its state of now along."""
@@ -388,8 +395,8 @@ class SessionHosts:
     async def _save_used(self) -> None:
         """Save the sessions that were used since the last time, and have another state or a record
         that ends soon."""
-        if self.cluster.state == "down":
-            return  # nothing is written
+        if self.cluster.state == "down" or not self._presence.has_lease:
+            return  # nothing is written: what has no record cannot be adopted
         since, now = self._looked, time.monotonic()
         saves = [self._forget(*one) for one in self._over.items()]
         changed, self._changed = self._changed, {}

@@ -119,6 +119,7 @@ async def test_sessions_of_a_host_that_was_alone(tmp_path: Path, store_server: S
         cable.cut()
         while "is lost" not in hosts.hosts["a"].log.read_text():
             await asyncio.sleep(0.05)
+        await asyncio.sleep(1.5)  # it knows that it is alone
         one = Visitor(hosts)
         await one.initialize("a")
         await asyncio.sleep(4.5)
