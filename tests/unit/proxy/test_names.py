@@ -22,7 +22,7 @@ from lab.rows import every
 from lab.wording import raises
 
 from wirespeed import Client, Http, Socket, Stdio, WebSocket
-from wirespeed.errors import RemoteError, TransportError
+from wirespeed.errors import RemoteError, TransportError, WirespeedError
 from wirespeed.proxy import (
     AdminConfig,
     BackendConfig,
@@ -176,6 +176,31 @@ async def test_with_auto_a_legacy_client_keeps_its_address() -> None:
             assert await called(old, 2) == {"127.0.0.1": 2}
             async with gate.client(era="legacy") as new:
                 assert await called(new, 2) == {"127.0.0.2": 2}
+
+
+@pytest.mark.parametrize("isolation", ["auto", "pool"])
+async def test_a_legacy_client_gets_another_address_when_a_removed_one_ends(
+    isolation: Any,
+) -> None:
+    async with mills("127.0.0.1", "127.0.0.2") as two, nameserver() as dns:
+        dns.have(NAME, "A", "127.0.0.1")
+        config = named(dns, url_of(two), isolation=isolation)
+        async with gateway(config) as gate, gate.client(era="legacy") as old:
+            assert await called(old, 2) == {"127.0.0.1": 2}
+            dns.have(NAME, "A", "127.0.0.2")
+            await until(
+                lambda: (
+                    [one.address.target.connect_to for one in pool_of(gate).modern]
+                    == [f"127.0.0.2:{two[0].port}"]
+                )
+            )
+            await all_up(gate, 1)
+            await two[0].close()
+            n = two[1].seen["who"]
+            async with asyncio.timeout(20):
+                while two[1].seen["who"] == n:
+                    with contextlib.suppress(WirespeedError):
+                        await old.call_tool("who")
 
 
 # -- answers of another kind -----------------------------------------------------------------------

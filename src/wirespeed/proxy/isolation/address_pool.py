@@ -80,7 +80,8 @@ class AddressPool(Pool):
     def readdress(self, urls: tuple[Any, ...]) -> None:
         """Have these addresses from now on. One that is not among them any more gets no new
         requests and no new clients, and is left when its requests are answered and its clients of
-        legacy eras have gone, after `RETIREMENT` at most."""
+        legacy eras have gone, after `RETIREMENT` at most. They lose their sessions sooner if it
+        cannot be reached."""
         if urls == tuple(one.url for one in self._addresses):
             return
         before, had_none = self._addresses, not self._addresses
@@ -117,6 +118,8 @@ class AddressPool(Pool):
         legacy, modern, first = self.legacy.pop(i), self.modern.pop(i), self._firsts.pop(i)
         logger.info("%s: the address %s was removed", self._config.name, address.target.where)
         self._leaving += [legacy, modern]
+        if self._per_client is not None:
+            self._per_client.leave_at(address)
         for owner in (first, legacy, modern):
             life = self._running.pop(owner, None)
             if life is not None:
@@ -132,7 +135,7 @@ class AddressPool(Pool):
         until = loop.time() + RETIREMENT
         try:
             if isinstance(owner, Legacy):
-                while self._n_clients(owner) and loop.time() < until:
+                while self._n_clients(owner) and loop.time() < until and not _is_lost(life):
                     await asyncio.sleep(_LOOK)
                 reason = f"{self._config.name} has other addresses"
                 owner.dismiss(reason)
@@ -210,3 +213,8 @@ class AddressPool(Pool):
 
 def _priority(one: Modern) -> int:
     return 0 if one.address is None else one.address.priority
+
+
+def _is_lost(life: RunningServer | None) -> bool:
+    """Whether an address that was removed cannot be reached any more."""
+    return life is not None and life.supervisor.status.state not in ("starting", "ready")

@@ -97,6 +97,13 @@ class PerClient:
         """Return how many clients have an address."""
         return self._at[address]
 
+    def leave_at(self, address: Address) -> None:
+        """An address was removed. A client that has it loses its session when the address cannot be
+        reached any more: it gets another address with the next one."""
+        for pair in self._pairs.values():
+            if pair.address is address and pair.upstream is not None:
+                pair.upstream.end_when_unreachable()
+
     def dismiss_at(self, address: Address, reason: str) -> None:
         """End the sessions of the clients that have an address, once their requests are
         answered."""
