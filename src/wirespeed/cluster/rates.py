@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Hashable
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from wirespeed._exports import set_public_home
@@ -115,27 +116,24 @@ class RedisTokenBuckets:
         digest = hmac.digest(self._secret, bucket.owner, "sha256").hex()[:32]
         base = self._cluster.base("rate1", self._name, digest)
         owner, rate, burst = bucket
+        delays: list[float] = []
         try:
             n, delay = await self._cluster.run(_TAKE, base, repr(rate), burst, len(asked))
             delays = [0.0] * n + [delay / 1e6] * (len(asked) - n)
         except ProtocolError:  # it is away, or does not let us
-            if self._refuses:
-                return _fail(asked)
-            rate, burst = rate / self._hosts, max(1, burst // self._hosts)
-            delays = [self._here.delay(owner, rate, burst) for _ in asked]
-        for one, found in zip(asked, delays, strict=True):
-            if not one.done():
-                one.set_result(found)
+            if not self._refuses:
+                rate, burst = rate / self._hosts, max(1, burst // self._hosts)
+                delays = [self._here.delay(owner, rate, burst) for _ in asked]
+        finally:
+            for one, found in zip_longest(asked, delays):
+                if found is None and not one.done():
+                    one.set_exception(StoreUnavailable())
+                elif not one.done():
+                    one.set_result(found)
 
     async def close(self) -> None:
         """Let the connection go."""
         await self._cluster.release(self)
-
-
-def _fail(asked: list[asyncio.Future[float]]) -> None:
-    for one in asked:
-        if not one.done():
-            one.set_exception(StoreUnavailable())
 
 
 set_public_home(globals())

@@ -141,8 +141,8 @@ class Merged:
 
     def may_move(self, downstream: Downstream) -> bool:
         """Whether another host can go on with a client: it has used no server of its own."""
-        members = self._clients[downstream].members.values()
-        return all(member.is_shared for member in members)
+        client = self._clients.get(downstream)  # None: it leaves just now
+        return client is not None and all(one.is_shared for one in client.members.values())
 
     def server_of(self, name: str) -> str | None:
         """Return the server of a tool or prompt by its name. None: it says none, or several."""
