@@ -78,7 +78,7 @@ def serve(
         cluster, "shop", url or f"http://127.0.0.1:{port}", secret=SECRET,
         without_store=without_store,
     )  # fmt: skip
-    options = HttpOptions(name=name, directory=directory)
+    options = HttpOptions(name=name, directory=directory, sse_path="/sse")
 
     def listening(urls: tuple[str, ...]) -> None:
         sys.stdout.write("ready\n")

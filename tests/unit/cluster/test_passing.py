@@ -4,7 +4,11 @@ for what the other does wrong. One end is a host, the other one is played."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import json
+import ssl
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ from typing import Any
 import h11
 import pytest
 from lab.hosts import TOKENS, Deployment, Visitor, deployed
-from lab.http import LEGACY, call
+from lab.http import BOTH, LEGACY, call, message, serving
 from lab.member import (
     ANSWER,
     CUT,
@@ -32,8 +36,11 @@ from lab.member import (
     request_of,
     said,
 )
+from lab.process import free_port
 from lab.store import StoreServer
 
+from wirespeed import HttpOptions, Server
+from wirespeed.cluster import Cluster, SessionHosts
 from wirespeed.cluster.presence import member_of
 from wirespeed.transport.gate import digest
 
@@ -363,3 +370,76 @@ async def test_a_client_that_leaves_and_one_that_is_slow(
             reading.cancel()
             slow.close()
             assert await heard.get() == (GONE, 1)
+
+
+# -- TLS -------------------------------------------------------------------------------------------
+
+
+def _tls(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The contexts of a host: for those that connect, who need a certificate, and for others."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=host"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    listening = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(cert))
+    listening.verify_mode = ssl.CERT_REQUIRED
+    connecting = ssl.create_default_context(cafile=str(cert))
+    for context in (listening, connecting):
+        context.load_cert_chain(cert, key)
+    return listening, connecting
+
+
+async def test_hosts_with_certificates(tmp_path: Path, store_server: StoreServer) -> None:
+    """Each shows its own; one without is not let in, as no client is."""
+    listening, connecting = _tls(tmp_path)
+
+    async def host(stack: contextlib.AsyncExitStack, name: str, own: ssl.SSLContext) -> int:
+        cluster = Cluster(store_server.url)
+        server = Server("shop", cluster=cluster, state_secret=b"s" * 16)
+
+        @server.tool
+        async def who(steps: int = 0) -> str:
+            return name
+
+        port = free_port()
+        url = f"https://127.0.0.1:{port}"
+        hosts = SessionHosts(cluster, "shop", url, secret=b"s" * 16, ssl=own)
+        options = HttpOptions(name=name, directory=hosts)
+        await stack.enter_async_context(
+            serving(server, url=f"{url}/mcp", ssl=listening, http=options)
+        )
+        return port
+
+    def ask(port: int, body: bytes, session: str | None) -> tuple[int, str | None, bytes]:
+        way = http.client.HTTPSConnection("127.0.0.1", port, context=connecting, timeout=20)
+        fields = {"Content-Type": "application/json", "Accept": BOTH}
+        if session is not None:
+            fields |= {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
+        with contextlib.closing(way):
+            way.request("POST", "/mcp", body, fields)
+            response = way.getresponse()
+            return response.status, response.headers["mcp-session-id"], response.read()
+
+    async with contextlib.AsyncExitStack() as stack:
+        without = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        ports = [
+            await host(stack, name, own)
+            for name, own in (("a", connecting), ("b", connecting), ("c", without))
+        ]
+        hello = {"protocolVersion": LEGACY, "capabilities": {}}
+        hello["clientInfo"] = {"name": "one", "version": "1"}
+        status, session, _ = await asyncio.to_thread(
+            ask, ports[0], message("initialize", hello, 0), None
+        )
+        assert status == 200
+        await asyncio.sleep(1.5)  # the others have read of a
+        for port, expected in zip(ports, (200, 200, 503), strict=True):
+            status, _, body = await asyncio.to_thread(ask, port, call("who"), session)
+            assert status == expected
+            assert (b'"text":"a"' in body) == (expected == 200)

@@ -406,3 +406,35 @@ async def test_a_host_that_alone_loses_the_store(tmp_path: Path, store_server: S
             assert await one.answer("c", "who") == "b"
         cable.is_cut = False
         assert await one.answer("a", "who") == "b"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_any_host_takes_messages_of_http_and_sse(
+    tmp_path: Path, store_server: StoreServer, workers: int
+) -> None:
+    """Their session ends with its stream."""
+    async with deployed(tmp_path, store_server.url, "a", "b", workers=workers) as hosts:
+        one = Visitor(hosts)
+        stream = await one.send("a", "GET", path="/sse", accept="text/event-stream")
+        opened = await stream.head()
+        while not opened.events:
+            assert await stream.more(opened)
+        place = f"/{opened.events[0]['data']}"
+        hello = {"protocolVersion": "2024-11-05", "capabilities": {}}
+        hello["clientInfo"] = {"name": "one", "version": "1"}
+        for host, text in (
+            ("b", message("initialize", hello, 0)),
+            ("a", message("notifications/initialized")),
+            ("b", call_of("who", 1)),
+            ("a", call_of("who", 2)),
+        ):
+            assert (await one.ask(host, path=place, body=text)).status == 202
+        while b'"id":2' not in opened.body:
+            assert await stream.more(opened)
+        assert opened.body.count(b'"text":"a"') == 2
+        for id in ("x", "a.0." + "A" * 32, "b.0." + "A" * 32, "b.1." + "A" * 32):
+            gone = await one.ask("b", path=f"/sse?session_id={id}", body=call_of("who", 1))
+            assert gone.status == 404
+        stream.close()
+        while (await one.ask("b", path=place, body=call_of("who", 3))).status != 404:
+            await asyncio.sleep(0.05)

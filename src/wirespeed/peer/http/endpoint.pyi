@@ -1,4 +1,6 @@
+import re
 from asyncio import AbstractEventLoop
+from collections.abc import Callable
 from typing import Any, final
 
 from wirespeed.peer.http.exchange import Streams
@@ -10,6 +12,7 @@ from wirespeed.transport.http.options import SessionDirectory
 from wirespeed.transport.taskpool import TaskPool
 
 OF_SESSION: object
+is_id: Callable[[str], re.Match[str] | None]
 BUSY: tuple[int, str, list[tuple[str, str]]]
 
 @final

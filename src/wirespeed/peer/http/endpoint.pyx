@@ -29,7 +29,6 @@ from wirespeed.transport.taskpool cimport TaskPool
 
 import asyncio
 import logging
-import re
 from functools import partial
 
 import msgspec
@@ -39,7 +38,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.peer.http.exchange import BUSY, SESSION_OVER, dismiss_all, not_passed, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.http_session import HttpSession
-from wirespeed.peer.http.sessions import SessionElsewhere, SessionLimit
+from wirespeed.peer.http.sessions import SessionElsewhere, SessionLimit, is_id
 from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
 from wirespeed.transport.gate import Refused
@@ -62,8 +61,6 @@ cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
 
 
 logger = logging.getLogger("wirespeed.server")
-
-cdef object is_id = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9]{1,4}\.[A-Za-z0-9_-]{32}").fullmatch
 
 
 cdef bint is_unavailable(bytes answer) except -1:

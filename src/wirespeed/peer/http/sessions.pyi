@@ -1,3 +1,4 @@
+import re
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
@@ -33,10 +34,12 @@ class SessionLimit(Exception):
     status: int
     def __init__(self, message: str, retry_after: int, status: int) -> None: ...
 
+is_id: Callable[[str], re.Match[str] | None]
+
 class SessionElsewhere(Exception):
     id: str
-    host: str | None
-    def __init__(self, id: str, host: str | None) -> None: ...
+    host: str | int | None
+    def __init__(self, id: str, host: str | int | None) -> None: ...
 
 @final
 class Sessions(Generic[_S]):

@@ -7,6 +7,7 @@ from cpython.time cimport monotonic
 import asyncio
 import math
 import os
+import re
 import secrets
 from collections import OrderedDict
 
@@ -18,6 +19,9 @@ from wirespeed.transport.http.options import default_name
 
 cdef enum:
     ID_BYTES = 24         # random bytes of an id
+
+# Whether a text has the form of an id; None: it has not.
+is_id = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9]{1,4}\.[A-Za-z0-9_-]{32}").fullmatch
 
 
 cdef class SessionEntry:

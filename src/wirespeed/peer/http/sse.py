@@ -16,7 +16,7 @@ from wirespeed._core.envelope import Message, parse
 from wirespeed._exports import set_public_home
 from wirespeed.peer.http.exchange import Streams, not_passed, refuse
 from wirespeed.peer.http.headers import accepts, is_json
-from wirespeed.peer.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions
+from wirespeed.peer.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions, is_id
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.service import Peer
 
@@ -145,6 +145,7 @@ class SseEndpoint(HttpTarget):
         self._loop = loop
         self._pool = pool
         self._streams = Streams(loop, options)
+        self._directory = options.directory
         self._sessions: Sessions[SseSession] = Sessions(
             loop,
             name=options.name,
@@ -199,14 +200,28 @@ class SseEndpoint(HttpTarget):
             return
         session = self._sessions.find(ids[0], exchange.principal)
         if session is None:
-            worker = self._sessions.owner(ids[0])
-            if worker is None:
-                refuse(exchange, 404, _OVER)
-            else:
-                carrier: Any = exchange.carrier
-                carrier.pass_on(exchange, worker, body, partial(not_passed, exchange))
-            return
-        session.post(exchange, body.removeprefix(BOM_UTF8))
+            self._pass_on(exchange, ids[0], body)
+        else:
+            session.post(exchange, body.removeprefix(BOM_UTF8))
+
+    def _pass_on(self, exchange: Exchange, id: str, body: bytes) -> None:
+        """Let the process that has a session answer. A session lives as long as its GET, so nobody
+        adopts it."""
+        carrier: Any = exchange.carrier
+        passed = carrier.passed
+        host: str | int | None
+        if self._directory is None:
+            host = self._sessions.owner(id)
+        elif not is_id(id) or (passed is not None and not passed.far):
+            host = None
+        else:
+            host = self._directory.host_of(id, None if passed is None else passed.worker)
+        if isinstance(host, int):
+            carrier.pass_on(exchange, host, body, partial(not_passed, exchange))
+        elif host is not None and self._directory is not None:
+            self._directory.pass_on(exchange, id, host, body, partial(not_passed, exchange))
+        else:
+            refuse(exchange, 404, _OVER)
 
     def share(self, worker: int, n: int) -> None:
         self._sessions.share(worker, n)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.server")
 
 OPEN_TIMEOUT = 3.0  # seconds for a connection and its proofs
-RETRY = Backoff(0.05, 1.0)  # before a connection that failed is tried again
+RETRY = Backoff(0.05, 0.5)  # before a connection that failed is tried again
 
 
 class HostLink:
