@@ -274,6 +274,9 @@ class Presence:
         hosts = {member.partition("@")[0]: url for member, url in others.items()}
         if self.is_unsure:
             hosts = self.hosts | hosts  # those that live come back
+        for name, url in hosts.items():
+            if name in self.hosts:  # it listens by now; when it drains, it does no more
+                self._links.to(url, name).open()
         self.hosts = hosts
         await self._links.close(but=hosts.values())
 

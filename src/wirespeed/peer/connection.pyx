@@ -523,6 +523,11 @@ cdef class SessionConnection(DrainingConnection):
                 self.session.refusal = (SHUTTING_DOWN, FAREWELL)
             self.drain_c()
 
+    def drain_at_rest(self):
+        """Close as soon as no request is at work, within the grace time. Until then further
+        requests are taken."""
+        self.drain_c()
+
     cpdef bint answered_all(self) except -1:
         """Whether all requests that were read are answered."""
         return self.session.inflight.live == 0 and self.session.n_whole == 0

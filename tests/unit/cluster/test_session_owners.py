@@ -198,6 +198,30 @@ async def test_a_host_that_drains(tmp_path: Path, store_server: StoreServer) -> 
         assert await other.answer("b", "who") == "b"
 
 
+async def test_a_session_with_a_request_at_work_while_its_host_drains(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """It goes on there until the request has ended, and then elsewhere: nothing is refused."""
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await asyncio.sleep(1.5)  # b is connected to a
+        long = await one.send("a", body=call("wait", {"seconds": 2}, 999))
+        await asyncio.sleep(0.2)
+        hosts.hosts["a"].signal(signal.SIGTERM)
+        heard: list[str] = []
+        while "b" not in heard:
+            response = await one.call("b", "who")
+            assert response.status == 200, response.body
+            messages = response.messages if response.is_stream else [response.json]
+            heard.append(messages[-1]["result"]["content"][0]["text"])
+            await asyncio.sleep(0.02)
+        assert heard.count("a") > 10
+        assert b'"text":"a"' in (await long.response()).body
+        await asyncio.to_thread(hosts.hosts["a"].process.wait)
+        assert await one.answer("b", "who") == "b"
+
+
 async def test_a_session_that_ends_while_the_store_is_away(
     tmp_path: Path, new_store_server: MakeServer
 ) -> None:

@@ -174,7 +174,11 @@ class HttpSession(SessionEntry):
             await self.keeper.save_session(self, opens=opens)
 
     def drain(self) -> None:
-        """Answer the requests that are worked on, and close the GETs."""
+        """Answer the requests that are worked on, and close the GETs. Where other hosts go on with
+        the session, further requests are answered and the GETs stay while one is worked on."""
+        if self.keeper is not None and self.connection.session.inflight.live:
+            self.connection.drain_at_rest()
+            return
         gets, self._gets = self._gets, []
         for get in gets:
             self._close_get(get)

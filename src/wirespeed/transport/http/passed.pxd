@@ -19,6 +19,7 @@ cdef class AnsweringEnd(PassingEnd):
     cdef object timer                  # of the proof
     cdef readonly object closed        # future: why the connection was lost; None: it was closed
     cdef readonly bint draining
+    cdef object ending                 # the task that ends it, after the sessions; or None
     cdef public object principal, peer
 
     cdef int prove_c(self, const uint8_t *p, size_t n) except -1

@@ -160,9 +160,15 @@ cdef class AnsweringEnd(PassingEnd):
         return 0
 
     def drain(self):
-        """Answer the requests that were taken, then close."""
+        """Take no more requests when the sessions have ended, answer those that were taken, then
+        close."""
+        if self.ending is None and self.link is not None:
+            self.ending = self.site.loop.create_task(self._drain())
+
+    async def _drain(self):
         cdef PassedLink link
-        if not self.draining and self.link is not None:
+        await self.site.drained()
+        if self.link is not None:
             self.draining = True
             self.send_c(LAST, self.last, b"")
             for link in list(self.open.values()):

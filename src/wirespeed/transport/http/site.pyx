@@ -158,6 +158,11 @@ cdef class HttpSite:
         for target in self.targets.values():
             target.drain()
 
+    async def drained(self):
+        """After `drain`: wait for the sessions."""
+        for target in [*self.targets.values(), *self.replaced]:
+            await target.drained()
+
     def close(self):
         """End everything now."""
         for target in [*self.targets.values(), *self.replaced]:

@@ -84,6 +84,11 @@ class HostLink:
         except TimeoutError:
             return None
 
+    def open(self) -> None:
+        """Make the connection, before the first request needs it."""
+        if self._end is None:
+            self._ready()
+
     async def close(self) -> None:
         """Close, or give up. What waits for an answer gets none."""
         tasks = list(self._tasks.values())
