@@ -513,19 +513,15 @@ cdef class SessionConnection(DrainingConnection):
     # -- the end -------------------------------------------------------------------------------
 
     def drain(self):
-        """Take no more requests, answer those in flight within the grace time, then close.
-
-        Meanwhile cancellations and answers to questions are still read, and new requests are
-        refused.
-        """
+        """Refuse further requests, answer those in flight within the grace time, then close.
+        Cancellations and answers to questions are still read."""
         if self.phase == OPEN:
             if self.session.refusal is None:
                 self.session.refusal = (SHUTTING_DOWN, FAREWELL)
             self.drain_c()
 
     def drain_at_rest(self):
-        """Close as soon as no request is at work, within the grace time. Until then further
-        requests are taken."""
+        """Close when no request is at work, within the grace time. Until then take more."""
         self.drain_c()
 
     cpdef bint answered_all(self) except -1:
