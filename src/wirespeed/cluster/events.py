@@ -165,8 +165,8 @@ class RedisEventStore(LimitedEventStore):
         except ValueError:
             self.cluster.log_refused("an event", "another program wrote it")
             return None
-        if not found or found[0][0] > n + 1:
-            return None
+        if not found or found[0][0] > n + 1 or found[-1][0] - found[0][0] >= len(found):
+            return None  # one was dropped, or lost while the store was away
         return [event for event in found if event[0] > n]
 
     async def forget(self, stream: str) -> None:

@@ -89,6 +89,18 @@ async def test_a_number_comes_once(store_server: StoreServer) -> None:
         assert await store.after("a", 0) == [(1, b"1")]
 
 
+async def test_a_stream_without_one_of_its_events_cannot_be_resumed(
+    store_server: StoreServer,
+) -> None:
+    """The store lost a write, as at a restart."""
+    async with a_store(store_server) as one, a_store(store_server) as two:
+        await one.append("a", 1, b"1")
+        await one.append("a", 3, b"3")
+        assert await two.after("a", 0) is None
+        assert await two.after("a", 1) is None
+        assert await two.after("a", 2) == [(3, b"3")]
+
+
 async def test_what_another_program_wrote(
     store_server: StoreServer, caplog: pytest.LogCaptureFixture
 ) -> None:
