@@ -128,7 +128,8 @@ class Deployment:
 
     def keys_of_clients(self) -> list[str]:
         """The keys of the store, but those of the hosts themselves."""
-        return [key for key in self.store.ask("KEYS", "*") if "{sessions" not in key]
+        own = ("{sessions", "{changes")
+        return [key for key in self.store.ask("KEYS", "*") if not any(one in key for one in own)]
 
     def memory(self) -> dict[str, int]:
         """KiB of each host."""
