@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
     from wirespeed.peer.http.exchange import McpExchange
+    from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.hosts.session_state import SessionState
     from wirespeed.proxy.side import AccessCheck, AdmissionControl, Side
@@ -190,6 +191,12 @@ class Downstream(DownstreamSide):
     def remember(self, state: SessionState) -> None:
         """Set what takes note of what the client tells the proxy."""
         self.state = state
+
+    def state_changed(self) -> None:
+        """What another host needs to go on with the session is another one now, or no host can."""
+        session: HttpSession | None = getattr(self.link, "session", None)
+        if self.state is not None and session is not None:
+            self.state.save(session)
 
     def turn_away(self, code: int, text: str) -> None:
         """Refuse all requests from now on."""

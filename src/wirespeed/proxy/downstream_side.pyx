@@ -55,6 +55,10 @@ cdef class DownstreamSide(Side):
         Side.__init__(self, session, loop, service, log)
         self.most_takers = MANY_TAKERS
 
+    def state_changed(self):
+        """What another host needs to go on with the session is another one now, or no host can."""
+        raise NotImplementedError
+
     def await_rate(self, Message message not None, head, delay):
         """Let a request wait until it is known whether it is in its rate: ``delay`` is to be
         awaited. Then it is `rated`, with its head."""
@@ -187,7 +191,8 @@ cdef class DownstreamSide(Side):
             return 0
         if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
             if self.state is not None:
-                self.state.heard(m)
+                if self.state.heard(m):
+                    self.state_changed()
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)

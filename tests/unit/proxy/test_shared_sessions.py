@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +17,9 @@ from lab.http import LEGACY, Peer, message
 from lab.principals import TOKENS
 from lab.proxy_hosts import proxies
 from lab.store import StoreServer
+
+from wirespeed._core.envelope import parse
+from wirespeed.proxy.hosts.session_state import SessionState
 
 pytestmark = [pytest.mark.own_environment, pytest.mark.compiled]
 
@@ -212,6 +216,37 @@ async def test_workers_of_a_host(tmp_path: Path, store_server: StoreServer) -> N
         await hosts.kill("a")
         for one in visitors:
             assert await one.answer("b", "who")
+
+
+def test_the_state_of_a_session() -> None:
+    """It is bounded, and what is kept is JSON whatever a client sends."""
+    state = SessionState()
+
+    def hear(method: str, params: Any) -> bool:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return state.heard(parse(json.dumps(body).encode()))
+
+    def kept() -> list[Any]:
+        return [json.loads(one) for one in state.messages() or ()]
+
+    assert not hear("tools/list", {}) and state.messages() is None
+    assert not hear("initialize", {"a": "ü"}) and not hear("initialize", {"a": 2})
+    assert [one["method"] for one in kept()] == ["initialize", "notifications/initialized"]
+    assert kept()[0]["params"] == {"a": "ü"}
+    assert hear("logging/setLevel", {"level": "debug"})
+    assert not hear("logging/setLevel", {"level": "error", "x": "y" * 2000})
+    assert hear("resources/subscribe", {"uri": "a://b"})
+    assert not hear("resources/subscribe", {"uri": "a://b"})
+    assert not hear("resources/subscribe", {"uri": 5})
+    assert [one["params"] for one in kept()[2:]] == [{"level": "debug"}, {"uri": "a://b"}]
+    assert hear("resources/unsubscribe", {"uri": "a://b"})
+    assert len(kept()) == 3
+    for n in range(100):
+        hear("resources/subscribe", {"uri": f"{n}" * 1000})
+    assert state.messages() is None  # it stays at its host
+    for n in range(100):
+        hear("resources/unsubscribe", {"uri": f"{n}" * 1000})
+    assert len(kept()) == 3
 
 
 def processes(folder: Path) -> int:

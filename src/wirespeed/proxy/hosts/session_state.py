@@ -3,6 +3,7 @@ session."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,42 +12,55 @@ from wirespeed.proxy.own_requests import params_of
 
 if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
+    from wirespeed.peer.http.http_session import HttpSession
 
+MAX_LEVEL = 1000  # bytes of the params of `logging/setLevel` that are kept
 MAX_BYTES = 65_536  # of the state of a session: with more, it stays at its host
 
 
 class SessionState:
     """The state of one session."""
 
-    __slots__ = ("_hello", "_level", "_n_bytes", "_uris")
+    __slots__ = ("_hello", "_level", "_n_bytes", "_saves", "_uris")
 
     def __init__(self) -> None:
         self._hello: bytes | None = None  # the params of `initialize`
         self._level: bytes | None = None  # and of the last `logging/setLevel`
         self._uris: set[str] = set()  # of subscriptions
         self._n_bytes = 0
+        self._saves: set[asyncio.Task[None]] = set()
 
-    def heard(self, message: Message) -> None:
-        """Take note of a request of the client. One that fails does so at another host, too."""
+    def save(self, session: HttpSession) -> None:
+        """Write the state, or that the session cannot move, where other hosts read it."""
+        task = asyncio.ensure_future(session.save())
+        self._saves.add(task)
+        task.add_done_callback(self._saves.discard)
+
+    def heard(self, message: Message) -> bool:
+        """Take note of a request of the client. Returns whether it changes the state of a session
+        that is open. One that fails does so at another host, too."""
         method = message.method
         if method == "initialize":
             if self._hello is None:
                 self._hello = bytes(message.params or b"{}")
                 self._n_bytes += len(self._hello)
         elif method == "logging/setLevel":
-            self._level = bytes(message.params or b"{}")[:1000]
+            params = bytes(message.params or b"{}")
+            if len(params) <= MAX_LEVEL:
+                self._level = params
+                return True
         elif method in ("resources/subscribe", "resources/unsubscribe"):
             uri = params_of(message).get("uri")
             if isinstance(uri, str):
-                self._subscribe(uri, method == "resources/subscribe")
+                return self._subscribe(uri, method == "resources/subscribe")
+        return False
 
-    def _subscribe(self, uri: str, wanted: bool) -> None:
-        if wanted and uri not in self._uris:
-            self._uris.add(uri)
-            self._n_bytes += len(uri)
-        elif not wanted and uri in self._uris:
-            self._uris.discard(uri)
-            self._n_bytes -= len(uri)
+    def _subscribe(self, uri: str, wanted: bool) -> bool:
+        if wanted is (uri in self._uris):
+            return False
+        self._uris ^= {uri}
+        self._n_bytes += len(uri) if wanted else -len(uri)
+        return True
 
     def messages(self) -> tuple[bytes, ...] | None:
         """Return the messages that give a new connection this state, as JSON text: ``initialize``

@@ -354,7 +354,7 @@ class MergedClient:
         member = self.member(offer)
         if not modern:
             member = await self.ready(member)
-        member.is_used = True
+        member.use()
         return member, member.connect()
 
     async def read_any(self, message: Message, uri: str, modern: bool) -> None:
@@ -445,7 +445,7 @@ class MergedClient:
         """Ask the client. What the server hears may make it another one than that of others."""
         member = self._member_of(upstream)
         if member is not None:
-            member.is_used = True
+            member.use()
         return self.downstream
 
     def server_said(self, upstream: Upstream, message: Message) -> None:

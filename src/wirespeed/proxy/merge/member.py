@@ -178,8 +178,15 @@ class Member:
         for uri in list(self.uris):  # clients go on meanwhile
             await self._restore("resources/subscribe", {"uri": uri})
 
+    def use(self) -> None:
+        """The server hears of the client."""
+        if not self.is_used:
+            self.is_used = True
+            if not self.is_of_several:
+                self._client.state_changed()
+
     async def _restore(self, method: str, params: dict[str, Any]) -> None:
-        self.is_used = True
+        self.use()
         with contextlib.suppress(RemoteError, InvalidResponse):
             await self.ask(method, params)
 

@@ -131,7 +131,7 @@ class MergedRequests:
         ):
             return
         upstream = member.connect()
-        member.is_used = True
+        member.use()
         name = None if real == shown else msgspec.json.encode(real)
         self._client.downstream.pass_request(message, upstream, name)
 
@@ -153,7 +153,7 @@ class MergedRequests:
             offer = self._owner(uri, *(self._client.list_of(one, catalog) for one in _LISTS))
             member = None if offer is None else self._client.joined(offer.service.name)
             if member is not None and (modern or member.hello is not None):
-                member.is_used = True
+                member.use()
                 self._pass_to_owner(message, member, member.connect(), uri)
                 return
         self._client.start(message, self.find(message, uri, modern))
