@@ -87,12 +87,15 @@ CFLAGS = ["-std=c11", "-fvisibility=hidden"]
 CFLAGS += ["-Werror=int-conversion", "-Werror=incompatible-pointer-types"]  # as newer ones do
 LDFLAGS: list[str] = []
 MACROS: list[tuple[str, str | None]] = []
+# Off: what takes the compiler long, and saves no call of benchmarks/guard 1 % of its instructions.
+UNORDERED = "-fno-schedule-insns2 -fno-tree-vrp"
+PLAIN = f"{UNORDERED} -fno-tree-vectorize -fno-gcse -fno-ipa-cp"
 # The level of a release, by the first pattern of paths below src/wirespeed that fits. A listed
 # module makes a call of benchmarks/guard faster by 0.1 % or more. The others compile in half of the
 # time, by -O1 with inlining.
 LEVELS = {
-    "-O3": (
-        "_core/_simd.pyx",
+    "-O3": ("_core/_simd.pyx",),
+    f"-O3 {UNORDERED}": (
         "_core/envelope.pyx",
         "_core/framing/base.pyx",
         "_core/framing/websocket.pyx",
@@ -107,21 +110,24 @@ LEVELS = {
     ),
     "-O2": (
         "_core/*",
+        "server/connection.pyx",
+        "server/requests/call.pyx",
+        "transport/http/exchange.pyx",
+    ),
+    f"-O2 {PLAIN}": (
         "adapters/mcp/dispatcher.pyx",
         "client/connection/*",
         "peer/connection.pyx",
         "proxy/side.pyx",
-        "server/connection.pyx",
         "server/middleware/chain.pyx",
         "server/requests/*",
         "server/tools/tool.pyx",
-        "transport/http/exchange.pyx",
         "transport/taskpool.pyx",
     ),
 }
-INLINING = ["-finline-functions", "-foptimize-sibling-calls"]
-# clang ignores these, and says so without the last one; zig has no -fpartial-inlining
-INLINING += ["-finline-small-functions", "-freorder-blocks", "-Wno-ignored-optimization-argument"]
+INLINING = "-finline-functions -foptimize-sibling-calls -finline-small-functions -freorder-blocks"
+# clang ignores most of these, and says so without this one; zig knows few others
+CFLAGS += ["-Wno-ignored-optimization-argument"]
 if MODE == "release":
     CFLAGS += ["-g0"]
 else:
@@ -298,7 +304,7 @@ def optimization(pyx: Path) -> list[str]:
     if MODE != "release":
         return []
     found = (level for level, patterns in LEVELS.items() if matches(pyx, patterns))
-    return [level] if (level := next(found, None)) else ["-O1", *INLINING]
+    return next(found, f"-O1 {INLINING}").split()
 
 
 def module_name(source: Path) -> str:
@@ -373,7 +379,9 @@ def lock_build() -> None:
 
 
 Options.warning_errors = True
-gc.set_threshold(200_000)  # Cython's trees are large, and live long: a quarter of its time
+# Cython's trees are large and live long: collections are a third of its time. Without them all
+# modules take a gigabyte.
+gc.disable()
 # From Python 3.14 on, the processes that compile .pyx files import this file.
 if __name__ == "__main__":
     if BUILDING:
