@@ -394,7 +394,7 @@ def main() -> int:
         print(f"WRONG: {one}")
     print(
         f"{len(seen.faults)} faults, {seen.outcomes['answered']} requests answered, "
-        f"{len(seen.wrong)} wrong"
+        f"{len(seen.wrong)} wrong" + ("" if links else ", NO LINKS CUT: no network namespaces here")
     )
     return bool(seen.wrong)
 
