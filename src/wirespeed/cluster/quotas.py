@@ -7,7 +7,6 @@ since 1970, UTC). OWNER is a keyed digest.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 from typing import Protocol
 
@@ -40,6 +39,9 @@ class LocalCounts(Protocol):
 
     def take(self, owner: bytes, limit: int) -> float:
         """Count one more call. Return the seconds until there may be another one."""
+
+    def give_back(self, owner: bytes) -> None:
+        """Count one call less."""
 
 
 class RedisCounts:
@@ -79,14 +81,17 @@ class RedisCounts:
             return self._here.take(owner, max(1, limit // self._hosts))
 
     def give_back(self, owner: bytes) -> None:
-        """Count one call less, unless the store is away."""
+        """Count one call less: in the store, or, while it is away, here."""
         task = asyncio.get_running_loop().create_task(self._give_back(owner))
         self._giving.add(task)
         task.add_done_callback(self._giving.discard)
 
     async def _give_back(self, owner: bytes) -> None:
-        with contextlib.suppress(StoreUnavailable, ProtocolError):  # the cluster logs it
+        try:
             await self._cluster.run(_GIVE_BACK, self._base(owner))
+        except ProtocolError:  # the cluster logs it
+            if self._here is not None:
+                self._here.give_back(owner)
 
     def _base(self, owner: bytes) -> str:
         digest = hmac.digest(self._secret, owner, "sha256").hex()[:32]

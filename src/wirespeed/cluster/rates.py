@@ -24,10 +24,11 @@ _TAKE = Script(
     """
 local at = redis.call('TIME')
 local now, one = at[1] * 1000000 + at[2], 1000000 / ARGV[1]
-local full_at = math.max(tonumber(redis.call('GET', KEYS[1]) or '0') or 0, now)
+local kept = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
+local full_at = math.min(math.max(kept, now), now + ARGV[2] * one)
 local most = now + (ARGV[2] - 1) * one + 1
 local n = math.max(0, math.min(tonumber(ARGV[3]), math.floor((most - full_at) / one) + 1))
-if n > 0 then
+if n > 0 or full_at < kept then
   full_at = full_at + n * one
   local life = math.ceil((full_at - now) / 1000)
   redis.call('SET', KEYS[1], string.format('%.1f', full_at), 'PX', life)

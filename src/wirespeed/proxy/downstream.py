@@ -258,9 +258,9 @@ class Downstream(DownstreamSide):
         """Let a request wait until it is known whether it is in its rate."""
         WaitingRequest(self, message, delay, partial(self.rated, message, head))
 
-    def await_quota(self, message: Message, spending: Any) -> None:
+    def await_quota(self, message: Message, head: Any, spending: Any) -> None:
         """Let a call wait until it is known whether it is in its quota."""
-        WaitingRequest(self, message, spending.delay, partial(self.spent, message, spending))
+        WaitingRequest(self, message, spending.delay, partial(self.spent, message, head, spending))
 
     def other_era(
         self,

@@ -22,6 +22,7 @@ cdef class DownstreamSide(Side):
 
     cdef bint is_in_rate_c(self, Message m, HttpHead head) except -1
     cdef bint is_restored_c(self, Message m) except -1
+    cdef int lend_c(self, Message m, HttpHead head) except -1
     cdef int over_limit_c(self, Message m, str text, double delay) except -1
     cdef int check_c(self, Message m, HttpHead head, bint modern) except -1
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1

@@ -64,8 +64,9 @@ cdef class DownstreamSide(Side):
         awaited. Then it is `rated`, with its head."""
         raise NotImplementedError
 
-    def await_quota(self, Message message not None, spending):
-        """Let a call wait until it is known whether its quota has room. Then it is `spent`."""
+    def await_quota(self, Message message not None, head, spending):
+        """Let a call wait until it is known whether its quota has room. Then it is `spent`, with
+        its head."""
         raise NotImplementedError
 
     # -- checks ------------------------------------------------------------------------------------
@@ -104,7 +105,6 @@ cdef class DownstreamSide(Side):
     def rated(self, Message message not None, HttpHead head, double delay):
         """Go on with a request that has waited for its rate. ``delay``: Seconds by which it came
         too early."""
-        cdef ReplyRoute route
         if not self.is_open(message):
             return
         if delay:
@@ -116,14 +116,18 @@ cdef class DownstreamSide(Side):
                 self.parked = []
             self.parked.append((message, head))
         else:
-            route = self.session.route_of_c(message.ref)
-            if route is not None:
-                route.http_head = head
+            self.lend_c(message, head)
             self.check_c(message, head, is_modern(message))
-            if route is not None:
-                route.http_head = None
+            self.lend_c(message, None)
         if self.link is not None:
             self.passed_c()
+
+    cdef int lend_c(self, Message m, HttpHead head) except -1:
+        """Let a request have its head again, or no more."""
+        cdef ReplyRoute route = self.session.route_of_c(m.ref)
+        if route is not None:
+            route.http_head = head
+        return 0
 
     cdef bint agrees_c(self, Message m, HttpHead head, bint modern) except -1:
         """Whether a request that came over HTTP is valid: a request of 2026-07-28 has a whole
@@ -211,10 +215,12 @@ cdef class DownstreamSide(Side):
     cdef int go_on_c(self, Message m, bint modern) except -1:
         """Pass a request on that was checked, if its quota has room."""
         cdef object spending
+        cdef HttpHead head
         if self.quotas is not None and method_is(m, b'"tools/call"', "tools/call"):
             spending = self.quotas.spend(self, m.text_c(WS_NAME) or "")
             if spending is not None and type(spending.delay) is not float:
-                self.await_quota(m, spending)
+                head = self.head_of_c(m)
+                self.await_quota(m, None if head is None else copy_of(head), spending)
                 return 0
             if spending is not None and not self.is_in_quota_c(m, spending, spending.delay):
                 return 0
@@ -233,14 +239,16 @@ cdef class DownstreamSide(Side):
         self.counted.add_c(m.ref, spending, self.session.inflight)
         return True
 
-    def spent(self, Message message not None, spending, double delay):
+    def spent(self, Message message not None, HttpHead head, spending, double delay):
         """Go on with a call that has waited for its quota. ``delay``: Seconds until tomorrow, if
         the quota is used up."""
         if not self.is_open(message):
             if not delay:
                 spending.give_back()
         elif self.is_in_quota_c(message, spending, delay):
+            self.lend_c(message, head)
             self.hook_c(message, is_modern(message))
+            self.lend_c(message, None)
         if self.link is not None:
             self.passed_c()
 

@@ -14,13 +14,16 @@ def next_token(full_at: float, now: float, rate: float, burst: int) -> tuple[flo
     """Take a token of a bucket. Return when it is full again, and the seconds until there is a
     token: 0 if this one was taken.
 
+    No bucket lacks more than ``burst`` tokens: an earlier rate may have been slower, and the clock
+    of a store may have gone back.
+
     Args:
         full_at: When the bucket is full again.
         now: The time.
         rate: Tokens a second.
         burst: The most tokens of a bucket.
     """
-    full_at = max(full_at, now)
+    full_at = min(max(full_at, now), now + burst / rate)
     delay = full_at - now - (burst - 1) / rate
     # one bucket is the same as none when it is full again, but for the rounding of floats
     return (full_at, delay) if delay > 1e-9 else (full_at + 1 / rate, 0.0)

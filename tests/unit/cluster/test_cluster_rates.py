@@ -64,6 +64,16 @@ async def test_tokens_come_back_by_the_clock_of_the_store(store_server: StoreSer
             await asyncio.sleep(0.002)
 
 
+async def test_an_empty_bucket_gets_another_rate(store_server: StoreServer) -> None:
+    """Its owner waits for a token of the rate of now. The same shows where the clock of a store
+    is behind that of the store before it."""
+    async with hosts(store_server.url) as (one, two, _):
+        assert await taken([one], b"anne", 21) == 20
+        assert 0 < await one.delay(b"anne", 50.0, 10) <= 1 / 50
+        while await two.delay(b"anne", 50.0, 10):
+            await asyncio.sleep(0.002)
+
+
 async def test_keys_end_and_name_nobody(store_server: StoreServer) -> None:
     async with hosts(store_server.url) as (one, *_):
         await one.delay(b"anne", 0.1, 5)

@@ -12,10 +12,11 @@ import pytest
 from lab.http import Peer, Response
 from lab.proxy import ENVELOPE, MODERN
 from lab.rows import every
+from lab.store import StoreServer
 
 from wirespeed import Client, HeaderParam, Server
 from wirespeed.errors import ProtocolError
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, ClusterConfig, Proxy, ProxyConfig, RateConfig
 from wirespeed.types import CallNext, InboundRequest, Reply
 
 pytestmark = [pytest.mark.compiled, pytest.mark.both_loops]
@@ -89,12 +90,14 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def serving(*servers: Server, isolation: str = "shared") -> AsyncIterator[Place]:
+async def serving(
+    *servers: Server, isolation: str = "shared", **options: Any
+) -> AsyncIterator[Place]:
     backends = tuple(
         BackendConfig(target=server, name=f"s{n}", isolation=isolation)
         for n, server in enumerate(servers)
     )
-    proxy = Proxy(ProxyConfig(backends=backends, listen=("http://127.0.0.1:0/mcp",)))
+    proxy = Proxy(ProxyConfig(backends=backends, listen=("http://127.0.0.1:0/mcp",), **options))
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(
         proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))
@@ -268,6 +271,23 @@ async def test_names_of_the_merged_endpoint() -> None:
             assert await place.call("s0_query", region="eu") == MISSING
             assert (await place.call("s0_query", "us", region="eu"))[:2] == (400, -32020)
         assert one.calls == ["eu"] * 2
+
+
+async def test_calls_that_wait_for_their_quota(store_server: StoreServer) -> None:
+    one, two = Behind(), Behind()
+    cluster = ClusterConfig(url=store_server.url, secret="only for tests: 16 or more")
+    rate = RateConfig(requests=1000)
+    async with serving(
+        one.server, two.server, cluster=cluster, quotas={"*": 100}, rate=rate
+    ) as place:
+        assert len(await listed(place)) == 4
+        assert await place.call("s0_query", "eu", region="eu") == "eu"
+        assert await place.call("s0_query", region="eu") == MISSING
+        assert (await place.call("s0_query", "us", region="eu"))[:2] == (400, -32020)
+        assert one.calls == ["eu"]
+        (key,) = store_server.ask("KEYS", "*quota1*")
+        while store_server.ask("GET", key) != "1":  # no server has the others
+            await asyncio.sleep(0.01)
 
 
 async def listed(place: Place) -> list[Any]:

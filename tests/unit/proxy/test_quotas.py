@@ -15,6 +15,8 @@ from lab.proxy_hosts import ProxyHosts, proxies
 from lab.store import MakeServer, StoreServer
 from lab.wording import raises
 
+from wirespeed.cluster import Cluster
+from wirespeed.cluster.quotas import RedisCounts
 from wirespeed.errors import ConfigError
 from wirespeed.proxy.file import load
 from wirespeed.proxy.flow.host_table import HostTable
@@ -132,6 +134,19 @@ async def test_a_quota_holds(tmp_path: Path, store_server: StoreServer, where: s
                 assert "anne" not in key and "who" not in key
                 assert 3600 < store_server.ask("TTL", key) <= DAY + 3600
             assert sorted(store_server.ask("GET", key) for key in keys) == ["2", "5"]
+
+
+async def test_what_is_given_back_while_the_store_is_away(new_store_server: MakeServer) -> None:
+    store = new_store_server()
+    counts = RedisCounts(Cluster(store.url), "proxy", b"x" * 16, ProcessCounts(), 1)
+    assert await counts.take(b"a", 2) == 0
+    store.kill()
+    assert await counts.take(b"a", 1) == 0
+    counts.give_back(b"a")
+    await asyncio.sleep(0)
+    assert await counts.take(b"a", 1) == 0
+    assert await counts.take(b"a", 1) > 0
+    await counts.close()
 
 
 @pytest.mark.own_environment

@@ -20,6 +20,7 @@ from lab.store import MakeServer, StoreServer
 from wirespeed.proxy import ClusterConfig, RateConfig
 from wirespeed.proxy.flow.host_table import SETS, SLOTS, HostTable
 from wirespeed.proxy.flow.rates import HostBuckets
+from wirespeed.transport.token_buckets import TokenBuckets
 
 SLOW = 1e-5  # requests a second: nothing comes back in a test
 
@@ -71,6 +72,20 @@ def test_a_bucket_of_several_processes() -> None:
     assert sum(forked(4, work)) == 500
     assert buckets.delay(b"10.0.0.1", SLOW, 1) == 0  # a principal is not an address
     assert buckets.delay("10.0.0.2", SLOW, 1) == 0
+
+
+@pytest.mark.parametrize("kind", ["process", "host"])
+def test_an_empty_bucket_gets_another_rate(kind: str) -> None:
+    """After a reload its owner waits for a token of the rate of now."""
+    now = 1000.0
+    buckets: Any = TokenBuckets(lambda: now)
+    if kind == "host":
+        buckets = HostBuckets(HostTable(), lambda: now)
+    assert [buckets.delay("a", SLOW, 3) > 0 for _ in range(4)] == [False] * 3 + [True]
+    assert buckets.delay("a", 0.5, 10) == 2.0
+    now += 3.0
+    assert buckets.delay("a", 0.5, 10) == 0
+    assert buckets.delay("a", 0.5, 10) == 1.0
 
 
 def test_the_number_that_is_needed_for_the_shortest_time_makes_room() -> None:

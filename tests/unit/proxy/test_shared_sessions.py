@@ -59,6 +59,21 @@ async def heard(stream: Peer, opened: Any, n: int) -> list[Any]:
     return messages
 
 
+def test_the_state_of_a_session_is_json() -> None:
+    state = SessionState()
+    for method, params in (
+        ("initialize", HELLO),
+        ("logging/setLevel", {"level": "debug", "_meta": {"note": "x" * 2000}}),
+        ("logging/setLevel", {"level": "x" * 2000}),  # no server takes it
+        ("resources/subscribe", {"uri": "stock://tea"}),
+    ):
+        state.heard(parse(message(method, params, 1)))
+    hello, initialized, level, subscription = map(json.loads, state.messages() or ())
+    assert hello["params"] == HELLO and "id" not in initialized
+    assert level["params"] == {"level": "debug"}
+    assert subscription["params"] == {"uri": "stock://tea"}
+
+
 @pytest.mark.parametrize("isolation", ["shared", "pool", "session"])
 async def test_any_host_answers(tmp_path: Path, store_server: StoreServer, isolation: str) -> None:
     cluster = {"url": store_server.url}

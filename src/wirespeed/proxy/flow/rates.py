@@ -97,6 +97,5 @@ class HostBuckets:
         now = self._clock()
         with self._table.entry(owner, now) as entry:
             full_at, delay = next_token(entry.value, now, rate, burst)
-            if delay == 0:
-                entry.keep(full_at, full_at)
+            entry.keep(full_at, full_at)
         return delay

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed.peer.http.http_session import HttpSession
 
-MAX_LEVEL = 1000  # bytes of the params of `logging/setLevel` that are kept
 MAX_BYTES = 65_536  # of the state of a session: with more, it stays at its host
+MAX_LEVEL = 100  # characters of a log level; no server has a longer one
 
 
 class SessionState:
@@ -25,7 +25,7 @@ class SessionState:
 
     def __init__(self) -> None:
         self._hello: bytes | None = None  # the params of `initialize`
-        self._level: bytes | None = None  # and of the last `logging/setLevel`
+        self._level: str | None = None  # that it has set last
         self._uris: set[str] = set()  # of subscriptions
         self._n_bytes = 0
         self._saves: set[asyncio.Task[None]] = set()
@@ -45,9 +45,9 @@ class SessionState:
                 self._hello = bytes(message.params or b"{}")
                 self._n_bytes += len(self._hello)
         elif method == "logging/setLevel":
-            params = bytes(message.params or b"{}")
-            if len(params) <= MAX_LEVEL:
-                self._level = params
+            level = params_of(message).get("level")
+            if isinstance(level, str) and len(level) <= MAX_LEVEL:
+                self._level = level
                 return True
         elif method in ("resources/subscribe", "resources/unsubscribe"):
             uri = params_of(message).get("uri")
@@ -70,7 +70,7 @@ class SessionState:
         told: list[tuple[str, Any]] = [("initialize", msgspec.Raw(self._hello))]
         told.append(("notifications/initialized", {}))
         if self._level is not None:
-            told.append(("logging/setLevel", msgspec.Raw(self._level)))
+            told.append(("logging/setLevel", {"level": self._level}))
         told += [("resources/subscribe", {"uri": uri}) for uri in sorted(self._uris)]
         return tuple(
             msgspec.json.encode(
