@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from lab.raw import FOREVER
 
-from wirespeed.transport.http.members import Membership
+from wirespeed.transport.http.members import MemberProofs
 
 PROOF, REQUEST, GONE, PAUSE, RESUME, STATE, ANSWER, PART, END, CUT, LAST = range(1, 12)
 KEY = hmac.digest(b"s" * 16, b"wirespeed session hosts 1\0shop", "sha256")
@@ -87,10 +87,10 @@ async def asking(
     """The end that asks, of a host. ``proof``: In place of the right one."""
     end = End(*await asyncio.open_connection("127.0.0.1", port))
     try:
-        request, asked = Membership(key).request("127.0.0.1")
+        request, asked = MemberProofs(key).request("127.0.0.1")
         end.writer.write(request)
         head = await head_of(end.reader)
-        right = Membership(key).proof_of(name, asked, head)
+        right = MemberProofs(key).proof_of(name, asked, head)
         end.send(PROOF, 0, right if proof is None else proof)
         yield end
     finally:
@@ -109,7 +109,7 @@ async def answering(
             (asked,) = (
                 line.partition(": ")[2] for line in head.split("\r\n") if "Member: " in line
             )
-            answer, is_proof = Membership(key).answer(name, asked)
+            answer, is_proof = MemberProofs(key).answer(name, asked)
             writer.write(answer)
             end = End(reader, writer)
             kind, _, proof = await end.frame()

@@ -211,7 +211,7 @@ INSIDE = {
         config
         hosts.membership
         own_requests trace_context flow.turns flow.counted breakdown
-        hosts.session_state
+        hosts.client_state
         affinity
         side
         binding

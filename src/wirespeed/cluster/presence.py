@@ -218,6 +218,10 @@ class Presence:
         self.member = member_of(name, self.url)
         self._silent_until = time.monotonic() + LIFETIME  # a process before this one may be
 
+    def share(self, worker: int, n: int) -> None:
+        """This process is the worker with this number, of n."""
+        self.worker, self.n_workers = worker, n
+
     @property
     def has_lease(self) -> bool:
         """Whether no other host can have what this one owns."""

@@ -31,7 +31,7 @@ from wirespeed.cluster.presence import HURRY, LIFETIME, RENEWAL, Presence, membe
 from wirespeed.cluster.records import VERSION, SessionRecord, SessionRecords, SessionState
 from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
-from wirespeed.transport.http.members import Membership
+from wirespeed.transport.http.members import MemberProofs
 from wirespeed.transport.http.options import check_host_url
 from wirespeed.transport.net.host_links import HostLinks
 from wirespeed.transport.options import NotPassed
@@ -85,18 +85,18 @@ class SessionHosts:
         name: The name of the server, the same on all hosts, where it has the same paths.
         url: Where the other hosts reach this one: ``http://host:port`` or ``https://host:port`` of
             the listener, without a path.
-        secret: The same bytes on all hosts, at least 16, that nobody else knows. What a host passes
-            on is signed with a key that is derived from the secret; the store has neither ids of
-            sessions nor principals, but digests with that key.
+        secret: The same bytes on all hosts, at least 16, that nobody else knows. A host proves with
+            a key that is derived from the secret that it is a member; the requests that it passes
+            on are not signed. The store has keyed digests of session ids and principals.
         ssl: The TLS context for the other hosts; by default it trusts the authorities of the
             system.
-        limits: `Limits.max_message` bounds a response and an event.
+        limits: `Limits.output_high` and `Limits.output_low` hold for the connections to the others.
         without_store: Seconds for which sessions go on at their hosts while no host reaches the
             store, and for which the sessions of a majority of the hosts that is gone at once are
             not adopted.
 
     Attributes:
-        members: What proves that this host is one of them.
+        members: Makes and checks the proofs of members.
 
     Raises:
         ValueError: An argument is wrong.
@@ -121,7 +121,7 @@ class SessionHosts:
         self.cluster = cluster
         self._key = hmac.digest(secret, b"wirespeed session hosts 1\0" + name.encode(), "sha256")
         self._records = SessionRecords(cluster, name, self._key)
-        self.members = Membership(self._key)
+        self.members = MemberProofs(self._key)
         self._links = HostLinks(self.members, far=True, ssl=ssl, limits=limits)
         self._presence = Presence(
             cluster,
@@ -165,8 +165,7 @@ class SessionHosts:
 
     def share(self, worker: int, n: int) -> None:
         """This process is the worker with this number, of n."""
-        self._presence.worker = worker
-        self._presence.n_workers = n
+        self._presence.share(worker, n)
 
     async def announced(self) -> None:
         """Wait until the others can find this host, or the store does not answer."""

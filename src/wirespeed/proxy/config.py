@@ -207,14 +207,14 @@ class ClusterConfig:
 
     Attributes:
         url: Of the store.
-        secret: The same text on all hosts, at least 16 bytes. Keys of digests and signatures are
-            derived from it.
-        prefix: With which all keys in the store begin.
-        host_url: Where the other hosts reach the first HTTP listener of this one:
-            ``http://host:port`` or ``https://host:port``. Any host answers requests of any session
-            of that listener then. None: each host knows its own sessions alone.
-        hosts: How many hosts there are: each has this part of `BackendConfig.max_clients`, and
-            while the store is away of rates and quotas.
+        secret: The same text on all hosts, at least 16 bytes. The keys of digests, of ids of tasks
+            and of the proofs between hosts are derived from it.
+        prefix: The beginning of all keys in the store.
+        host_url: The URL at which the other hosts reach the first HTTP listener of this host:
+            ``http://host:port`` or ``https://host:port``. With it, any host answers requests of
+            any session of that listener. None: each host knows its own sessions alone.
+        hosts: How many hosts there are. Each has an equal part of `BackendConfig.max_clients`, and
+            of rates and quotas while the store is away.
         store_timeout: The longest time in seconds that a request waits for the store.
         on_store_loss: While the store is away, ``"local"`` counts on each host for itself, and
             ``"refuse"`` refuses requests that a rate or quota is to count.

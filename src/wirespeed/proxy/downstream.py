@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wirespeed.peer.http.exchange import McpExchange
     from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.proxy.backend_config import BackendConfig
-    from wirespeed.proxy.hosts.session_state import SessionState
+    from wirespeed.proxy.hosts.client_state import ClientState
     from wirespeed.proxy.side import AccessCheck, AdmissionControl, Side
     from wirespeed.proxy.upstream import Upstream
 
@@ -188,7 +188,7 @@ class Downstream(DownstreamSide):
         self.audit, self.tracer = audit, tracer
         self.audits = 0 if audit is None else audit.requests
 
-    def remember(self, state: SessionState) -> None:
+    def remember(self, state: ClientState) -> None:
         """Set what takes note of what the client tells the proxy."""
         self.state = state
 

@@ -46,7 +46,7 @@ cdef class DownstreamSide(Side):
         quotas: How many calls of tools its client may have in a day (`EndpointQuotas`); None: any
             number.
         state: What takes note of what its client tells the proxy, so that another host can go on
-            with its session (`SessionState`); None: nothing does.
+            with its session (`ClientState`); None: nothing does.
         takers: Objects that take the results of requests in place of the client, by `ref`; None:
             there are none.
     """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.principals import ProxyAuthority
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.downstream import Downstream
-    from wirespeed.proxy.hosts.session_state import SessionState
-    from wirespeed.proxy.hosts.shared_stores import SharedStores
+    from wirespeed.proxy.hosts.client_state import ClientState
+    from wirespeed.proxy.hosts.stores import ProxyStores
     from wirespeed.proxy.identity.logins import Logins
     from wirespeed.proxy.isolation.assignment import Assignment
     from wirespeed.proxy.merge.merged import Merged
@@ -38,7 +38,7 @@ class ServedOverHttp(HttpService):
     assignment: Assignment
     auth: ProxyAuthority | None
     logins: Logins | None
-    stores: SharedStores | None
+    stores: ProxyStores | None
     is_alone: bool
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class ServedOverHttp(HttpService):
     def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
         """As `HttpService.session_messages`. A session whose server is its client's own stays."""
         downstream: Downstream = connection
-        state: SessionState | None = downstream.state
+        state: ClientState | None = downstream.state
         if state is None or downstream.revision is None:
             return None
         if self.config is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.access.skills import SkillApprovals
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
-    from wirespeed.proxy.hosts.shared_stores import SharedStores
+    from wirespeed.proxy.hosts.stores import ProxyStores
     from wirespeed.proxy.merge.member import Offer
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.operation.admin import AdminService
@@ -557,14 +557,14 @@ def _principals_of(config: ProxyConfig) -> Principals | None:
         raise ConfigError(f"proxy.auth: {exc}") from None
 
 
-def _stores_of(config: ProxyConfig) -> SharedStores | None:
+def _stores_of(config: ProxyConfig) -> ProxyStores | None:
     if config.cluster is None:
         return None
     try:
-        from wirespeed.proxy.hosts.shared_stores import SharedStores
+        from wirespeed.proxy.hosts.stores import ProxyStores
     except ModuleNotFoundError as exc:
         raise ConfigError(f"proxy.cluster: {exc}") from None
-    return SharedStores(config.cluster)
+    return ProxyStores(config.cluster)
 
 
 def _approvals_of(config: ProxyConfig) -> SkillApprovals | None:

@@ -15,7 +15,7 @@ from wirespeed.proxy.affinity import Seals
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
-from wirespeed.proxy.hosts.session_state import SessionState
+from wirespeed.proxy.hosts.client_state import ClientState
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
 from wirespeed.proxy.names.watch import NameWatch
 from wirespeed.proxy.over_http import ServedOverHttp
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.hook_config import HookConfig
     from wirespeed.proxy.hooks import HookedTools
     from wirespeed.proxy.hosts.membership import Membership
-    from wirespeed.proxy.hosts.shared_stores import SharedStores
+    from wirespeed.proxy.hosts.stores import ProxyStores
     from wirespeed.proxy.isolation.per_principal import PerPrincipal
     from wirespeed.proxy.lite import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
@@ -76,7 +76,7 @@ class ServiceAttachments(NamedTuple):
     tracer: Any
     meter: Meter
     member: Membership
-    stores: SharedStores | None = None
+    stores: ProxyStores | None = None
     before_fork: Callable[[], None] = lambda: None
 
 
@@ -484,7 +484,7 @@ class ProxyService(ServedOverHttp):
         downstream.allow(self.rates, self.access, self.meta_tools, self.quotas)
         downstream.watch(self.audit, self.tracer)
         if self.stores is not None and self.stores.shares_sessions and not lane:
-            downstream.remember(SessionState())
+            downstream.remember(ClientState())
         if self.audit is not None and self.audit.notes_sessions and not lane:
             self.audit.watch(downstream)
         make_link(downstream)

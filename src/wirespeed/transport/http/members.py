@@ -1,10 +1,10 @@
 """How two processes prove to each other that they are members of one deployment, before one of them
 passes requests on to the other (`passing`).
 
-The one that asks opens a connection by an upgrade of HTTP. Both have sent something random then,
-and each sends a proof: an HMAC of both, of its part and of the name of the process that answers. So
-nobody who has read an earlier connection can make use of it, and a process that has another name
-than it should is refused. What follows is not signed: who can write into a connection of others
+The process that asks opens a connection by an upgrade of HTTP. Each of the two sends a nonce, and
+then a proof: an HMAC of both nonces, of its role and of the name of the process that answers. So a
+proof that was read on another connection is of no use, and a process with the wrong name is
+refused. What follows is not signed: who can write into a connection of others
 needs no proof, which is what ``https://`` is for.
 """
 
@@ -45,11 +45,11 @@ def _text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode()
 
 
-class Membership:
-    """The secret of a deployment, and what is made with it.
+class MemberProofs:
+    """Makes and checks the proofs that processes are members of one deployment.
 
     Args:
-        key: The same bytes in all processes.
+        key: The secret of the deployment: the same bytes in all processes.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -60,7 +60,7 @@ class Membership:
         return hmac.digest(self._key, text.encode(), "sha256")
 
     def request(self, authority: str) -> tuple[bytes, str]:
-        """Return the bytes of the request of one that asks, and what is random in it."""
+        """Return the request of the process that asks, and the nonce in it."""
         nonce = _text(secrets.token_bytes(NONCE))
         head = (
             f"GET {HOSTS_PATH} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\n"
@@ -69,8 +69,8 @@ class Membership:
         return head.encode(), nonce
 
     def answer(self, name: str, asked: str) -> tuple[bytes, Callable[[bytes], bool]]:
-        """Return the answer of the process with a name, and what judges the proof of the other.
-        ``asked``: what is random in the request."""
+        """Return the answer of the process with a name, and the check of the proof that follows.
+        ``asked``: The nonce of the request."""
         answered = _text(secrets.token_bytes(NONCE))
         proof = _text(self._proof("answers", name, asked, answered))
         awaited = self._proof("asks", name, asked, answered)
@@ -81,8 +81,8 @@ class Membership:
         return head.encode(), lambda given: hmac.compare_digest(given, awaited)
 
     def proof_of(self, name: str, asked: str, head: bytes) -> bytes:
-        """Return our proof, for the head of an answer. ValueError: the process that answers is
-        not the member with that name."""
+        """Return the proof of the process that asked, after the head of an answer. ValueError: the
+        process that answers is not the member with that name."""
         first, *lines = head.decode("latin-1").split("\r\n")
         fields = dict(line.split(": ", 1) for line in lines if ": " in line)
         said, _, rest = fields.get(FIELD, "").partition(" ")
@@ -101,18 +101,18 @@ class MembersTarget(HttpTarget):
     """Takes the connections of other processes that pass requests on to this one.
 
     Args:
-        members: The deployment.
+        members: Makes and checks the proofs.
         name: Returns the name of this process.
-        state: Returns what the others are told who ask for the state of this one, or the number of
-            the worker that tells it.
-        site: What is served; None: what the listener serves that the others come to.
+        state: Returns the state of this process, for others that ask, or the number of the worker
+            that knows it.
+        site: The site that answers; None: that of the listener where the others connect.
     """
 
     methods = ("GET",)
 
     def __init__(
         self,
-        members: Membership,
+        members: MemberProofs,
         name: Callable[[], str],
         state: Callable[[], bytes | int] = bytes,
         site: HttpSite | None = None,

@@ -13,7 +13,7 @@ from wirespeed.errors import TransportError
 from wirespeed.limits import Limits
 from wirespeed.transport.address import Address, parse
 from wirespeed.transport.backoff import Backoff
-from wirespeed.transport.http.members import Membership
+from wirespeed.transport.http.members import MemberProofs
 from wirespeed.transport.http.passing import AskingEnd, proof_frame
 from wirespeed.transport.net.connect import Connected, connect_upgraded
 from wirespeed.transport.options import NotPassed
@@ -32,16 +32,16 @@ class HostLink:
     """The connection to one other process.
 
     Args:
-        members: The deployment.
+        members: Makes and checks the proofs of members.
         address: Where the other process takes requests.
         name: Its name.
         ssl, limits: As of `HostLinks`.
-        far: It is another host.
+        far: Whether it is another host, and not a worker of this host.
     """
 
     def __init__(
         self,
-        members: Membership,
+        members: MemberProofs,
         address: Address,
         name: str,
         *,
@@ -146,16 +146,16 @@ class HostLinks:
     """The connections to all other processes of a deployment.
 
     Args:
-        members: The deployment.
-        far: They are other hosts, and not workers of this one.
+        members: Makes and checks the proofs of members.
+        far: Whether they are other hosts, and not workers of this host.
         ssl: The TLS context; by default it trusts the authorities of the system.
         limits: Of each connection.
-        read: Returns the address that a place is.
+        read: Makes an address of a place.
     """
 
     def __init__(
         self,
-        members: Membership,
+        members: MemberProofs,
         *,
         far: bool,
         ssl: ssl_.SSLContext | None = None,
@@ -170,7 +170,7 @@ class HostLinks:
         self._links: dict[str, HostLink] = {}  # by place
 
     def to(self, place: str, name: str) -> HostLink:
-        """The connection to the process with a name, at a place: by default a URL."""
+        """Return the connection to the process with a name, at a place: by default a URL."""
         link = self._links.get(place)
         if link is None:
             link = self._links[place] = HostLink(
@@ -184,7 +184,7 @@ class HostLinks:
         return link
 
     async def close(self, but: Container[str] = ()) -> None:
-        """Close the connections to all but those at some places. What waits for them fails."""
+        """Close the connections, except those to the places ``but``. What waits for them fails."""
         gone = [self._links.pop(place) for place in list(self._links) if place not in but]
         for link in gone:
             await link.close()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from wirespeed.transport.address import Address
-from wirespeed.transport.http.members import HOSTS_PATH, Membership, MembersTarget
+from wirespeed.transport.http.members import HOSTS_PATH, MemberProofs, MembersTarget
 from wirespeed.transport.http.options import HttpOptions
 from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.net.host_links import HostLinks
@@ -59,7 +59,7 @@ class WorkerSockets:
 
     def of(self, worker: int) -> OtherWorkers:
         """What a worker has of them, for use in its process."""
-        return OtherWorkers(worker, self._files, self._sockets[worker], Membership(self._key))
+        return OtherWorkers(worker, self._files, self._sockets[worker], MemberProofs(self._key))
 
     def close(self) -> None:
         """Release the sockets and their files."""
@@ -79,7 +79,7 @@ class OtherWorkers:
     """
 
     def __init__(
-        self, worker: int, files: Sequence[str], sock: socket.socket, members: Membership
+        self, worker: int, files: Sequence[str], sock: socket.socket, members: MemberProofs
     ) -> None:
         self.worker = worker
         self.n = len(files)

@@ -18,7 +18,7 @@ MAX_BYTES = 65_536  # of the state of a session: with more, it stays at its host
 MAX_LEVEL = 100  # characters of a log level; no server has a longer one
 
 
-class SessionState:
+class ClientState:
     """The state of one session."""
 
     __slots__ = ("_hello", "_level", "_n_bytes", "_saves", "_uris")

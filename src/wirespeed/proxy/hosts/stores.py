@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NAME = "proxy"  # in keys: proxies of one prefix share what they count
 
 
-class SharedStores:
+class ProxyStores:
     """The stores of one proxy.
 
     Args:
