@@ -19,7 +19,7 @@ from lab.proxy_hosts import proxies
 from lab.store import StoreServer
 
 from wirespeed._core.envelope import parse
-from wirespeed.proxy.hosts.session_state import SessionState
+from wirespeed.proxy.hosts.client_state import ClientState
 
 pytestmark = [pytest.mark.own_environment, pytest.mark.compiled]
 
@@ -60,7 +60,7 @@ async def heard(stream: Peer, opened: Any, n: int) -> list[Any]:
 
 
 def test_the_state_of_a_session_is_json() -> None:
-    state = SessionState()
+    state = ClientState()
     for method, params in (
         ("initialize", HELLO),
         ("logging/setLevel", {"level": "debug", "_meta": {"note": "x" * 2000}}),
@@ -235,7 +235,7 @@ async def test_workers_of_a_host(tmp_path: Path, store_server: StoreServer) -> N
 
 def test_the_state_of_a_session() -> None:
     """It is bounded, and what is kept is JSON whatever a client sends."""
-    state = SessionState()
+    state = ClientState()
 
     def hear(method: str, params: Any) -> bool:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
