@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import count
 from typing import Any
 
 from wirespeed import Context, HttpOptions, HttpRequest, Server, User, run
@@ -37,6 +38,12 @@ def serve(
     async def wait(ctx: Context, seconds: float) -> str:
         await ctx.progress(1)
         await asyncio.sleep(seconds)
+        return name
+
+    @server.tool
+    async def flood(ctx: Context) -> str:
+        for step in count():
+            await ctx.progress(step, message=100_000 * "x")
         return name
 
     @server.tool

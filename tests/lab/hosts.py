@@ -16,6 +16,9 @@ from typing import Any
 from lab.http import LEGACY, Peer, Response, call, message
 from lab.process import free_port
 from lab.raw import CHILDREN, FOREVER, surroundings
+from lab.store import StoreServer
+
+from wirespeed.cluster.presence import member_of
 
 TOKENS = {"anne": "a" * 20, "bob": "b" * 20}
 ADOPTED_IN = FOREVER  # seconds; four on a machine that is not busy
@@ -210,3 +213,15 @@ async def deployed(
         yield deployment
     finally:
         await deployment.end()
+
+
+async def join(store: StoreServer, hosts: Deployment, url: str, name: str = "x") -> Visitor:
+    """Let the hosts know of another one. Returns a client that has a session there."""
+    (key,) = store.ask("KEYS", "*{sessions1:*hosts")
+    life = round(time.time() * 1000) + 60_000
+    store.ask("HSET", key, member_of(name, url), f"{life} 60000 1 1 1 i {url}")
+    store.ask("PEXPIRE", key, 60_000)
+    await asyncio.sleep(1.5)  # they have read of it
+    one = Visitor(hosts)
+    one.fields["mcp_session_id"] = f"{name}.0." + "A" * 32
+    return one

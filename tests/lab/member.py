@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
+from lab.http import LEGACY, call
 from lab.raw import FOREVER
 
 from wirespeed.transport.http.members import MemberProofs
@@ -35,6 +36,23 @@ def said(
 def request_of(head: bytes, body: bytes, client: bytes) -> bytes:
     """What follows the head of a REQUEST."""
     return struct.pack("<I", len(client)) + client + head + body
+
+
+def tool_call(session: str, tool: str, client: bytes, **arguments: Any) -> bytes:
+    """The same, for a call of a tool in a session."""
+    body = call(tool, arguments, 1, _meta={"progressToken": 1})
+    head = (
+        "POST /mcp HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\n"
+        f"Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: {LEGACY}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return request_of(head.encode(), body, client)
+
+
+def answer_of(status: int, length: int, fields: bytes = b"") -> bytes:
+    """What follows the head of an ANSWER."""
+    return status.to_bytes(4, "little") + length.to_bytes(8, "little", signed=True) + fields
 
 
 class End:

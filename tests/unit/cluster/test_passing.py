@@ -11,11 +11,10 @@ import ssl
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import h11
 import pytest
-from lab.hosts import TOKENS, Deployment, Visitor, deployed
+from lab.hosts import TOKENS, Visitor, deployed, join
 from lab.http import BOTH, LEGACY, call, message, serving
 from lab.member import (
     ANSWER,
@@ -31,31 +30,21 @@ from lab.member import (
     RESUME,
     STATE,
     End,
+    answer_of,
     answering,
     asking,
     request_of,
     said,
+    tool_call,
 )
 from lab.process import free_port
 from lab.store import StoreServer
 
 from wirespeed import HttpOptions, Server
 from wirespeed.cluster import Cluster, SessionHosts
-from wirespeed.cluster.presence import member_of
 from wirespeed.transport.gate import digest
 
 pytestmark = pytest.mark.compiled
-
-
-def request(session: str, tool: str, client: bytes, **arguments: Any) -> bytes:
-    body = call(tool, arguments, 1, _meta={"progressToken": 1})
-    head = (
-        "POST /mcp HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\n"
-        "Accept: application/json, text/event-stream\r\n"
-        f"Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: {LEGACY}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return request_of(head.encode(), body, client)
 
 
 # -- who may pass requests on ----------------------------------------------------------------------
@@ -97,7 +86,7 @@ async def test_a_request_before_the_proof(tmp_path: Path, store_server: StoreSer
             b"Upgrade: wirespeed-1\r\nWirespeed-Member: nonce\r\n\r\n"
         )
         end = End(reader, writer)
-        end.send(REQUEST, 1, request(session, "who", said()))
+        end.send(REQUEST, 1, tool_call(session, "who", said()))
         assert b"101" in await reader.readuntil(b"\r\n\r\n")
         await end.over()
         writer.close()
@@ -120,7 +109,7 @@ async def test_what_is_said_of_a_client(tmp_path: Path, store_server: StoreServe
                 ),
                 1,
             ):
-                end.send(REQUEST, number, request(session, "who", client))
+                end.send(REQUEST, number, tool_call(session, "who", client))
                 assert (await end.answer(number))[0] == status
         # a field of a client says nothing
         nobody = Visitor(hosts)
@@ -168,7 +157,7 @@ async def test_requests_that_are_not_whole(tmp_path: Path, store_server: StoreSe
                 end.send(REQUEST, number, request_of(text, b"", said()))
                 status, _, _ = await end.answer(number)
                 assert status in (0, 400)
-            end.send(REQUEST, 9, request(session, "who", said()))
+            end.send(REQUEST, 9, tool_call(session, "who", said()))
             assert (await end.answer(9))[0] == 200
 
 
@@ -177,11 +166,11 @@ async def test_a_client_that_does_not_read(tmp_path: Path, store_server: StoreSe
     async with deployed(tmp_path, store_server.url, "a") as hosts:
         session = await Visitor(hosts).initialize("a")
         async with asking(hosts.ports["a"]) as end:
-            end.send(REQUEST, 1, request(session, "wait", said(), seconds=0.2))
+            end.send(REQUEST, 1, tool_call(session, "wait", said(), seconds=0.2))
             kind, number, _ = await end.frame()
             assert (kind, number) == (ANSWER, 1)
             end.send(PAUSE, 1)
-            end.send(REQUEST, 2, request(session, "who", said(), steps=1))
+            end.send(REQUEST, 2, tool_call(session, "who", said(), steps=1))
             frames = []
             while (kind, number) != (END, 2):
                 kind, number, data = await end.frame()
@@ -200,34 +189,18 @@ async def test_a_client_that_leaves(tmp_path: Path, store_server: StoreServer) -
     async with deployed(tmp_path, store_server.url, "a") as hosts:
         session = await Visitor(hosts).initialize("a")
         async with asking(hosts.ports["a"]) as end:
-            end.send(REQUEST, 1, request(session, "wait", said(), seconds=60))
+            end.send(REQUEST, 1, tool_call(session, "wait", said(), seconds=60))
             assert (await end.frame())[0] == ANSWER
             end.send(GONE, 1)
             end.send(GONE, 1)
             end.send(RESUME, 7)
-            end.send(REQUEST, 2, request(session, "who", said()))
+            end.send(REQUEST, 2, tool_call(session, "who", said()))
             while (frame := await end.frame())[1] != 2:
                 assert frame[0] == PART
             assert frame[0] == ANSWER
 
 
 # -- what the host of the client does with answers -------------------------------------------------
-
-
-async def join(store: StoreServer, hosts: Deployment, url: str, name: str = "x") -> Visitor:
-    """Let the hosts know of another one. Returns a client that has a session there."""
-    (key,) = store.ask("KEYS", "*{sessions1:*hosts")
-    life = round(time.time() * 1000) + 60_000
-    store.ask("HSET", key, member_of(name, url), f"{life} 60000 1 1 1 i {url}")
-    store.ask("PEXPIRE", key, 60_000)
-    await asyncio.sleep(1.5)  # they have read of it
-    one = Visitor(hosts)
-    one.fields["mcp_session_id"] = f"{name}.0." + "A" * 32
-    return one
-
-
-def answer_of(status: int, length: int, fields: bytes = b"") -> bytes:
-    return status.to_bytes(4, "little") + length.to_bytes(8, "little", signed=True) + fields
 
 
 async def test_answers_of_a_host(tmp_path: Path, store_server: StoreServer) -> None:

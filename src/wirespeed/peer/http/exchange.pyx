@@ -328,7 +328,7 @@ cdef class McpExchange(Exchange):
     cdef int drain_c(self) except -1:
         if self.is_lane:
             self.client.drain()
-        return 0
+        return Exchange.drain_c(self)
 
 
 def dismiss_all(SessionConnection connection not None, str why not None):

@@ -121,7 +121,7 @@ cdef class HttpConnection(Carrier):
         if self.opening is not None:
             me.hand_over_c()
             return
-        if self.last:
+        if self.last and self.exchange is None:
             me.close_c()
         while me.link is not None and self.opening is None:
             if self.http.still:

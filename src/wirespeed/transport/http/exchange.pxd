@@ -49,6 +49,7 @@ cdef class Exchange(ReplyRoute):
     cdef object known_headers
     cdef public object on_gone         # called without arguments when the client is gone; or None
     cdef public object on_drained      # and when the client has read what was queued for it
+    cdef public object on_drain        # and when the server shuts down
 
     # The head of the request, before the first await; None afterwards. `keep_head_c` makes the
     # properties work afterwards, too.

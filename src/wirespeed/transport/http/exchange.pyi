@@ -57,6 +57,7 @@ class Exchange(ReplyRoute):
     more_fields: bytes
     on_gone: Callable[[], object] | None
     on_drained: Callable[[], object] | None
+    on_drain: Callable[[], object] | None
     @property
     def carrier(self) -> Carrier | None: ...
     @property

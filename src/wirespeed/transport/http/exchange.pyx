@@ -268,7 +268,7 @@ cdef class Exchange(ReplyRoute):
 
     cdef int gone_c(self) except -1:
         on_gone = self.on_gone
-        self.on_gone = self.on_drained = None
+        self.on_gone = self.on_drained = self.on_drain = None
         self.gone = True
         self.carrier = None
         self.out = Outbox()            # what is still written is not sent
@@ -285,6 +285,8 @@ cdef class Exchange(ReplyRoute):
         return 0
 
     cdef int drain_c(self) except -1:
+        if self.on_drain is not None:
+            self.on_drain()
         return 0
 
 

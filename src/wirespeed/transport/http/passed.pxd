@@ -11,6 +11,9 @@ from wirespeed.transport.link cimport Link
 
 cdef class AnsweringEnd(PassingEnd):
     cdef HttpSite site
+    # Those whose output waits for room, by the numbers of their requests, in the order in which they
+    # are sent: no one overtakes another one.
+    cdef dict waiting
     cdef list free                     # PassedLinks for further requests
     cdef dict clients                  # PassedClients by their texts
     cdef set telling                   # tasks that ask a worker for its state
@@ -23,6 +26,7 @@ cdef class AnsweringEnd(PassingEnd):
     cdef public object principal, peer
 
     cdef int prove_c(self, const uint8_t *p, size_t n) except -1
+    cdef int refuse_c(self, uint32_t number, uint32_t status) except -1
     cdef int take_c(self, uint32_t number, const uint8_t *p, size_t n) except -1
     cdef PassedClient client_c(self, const uint8_t *p, size_t n)
     cdef int check_over_c(self) except -1

@@ -28,6 +28,7 @@ from wirespeed.transport.http.passing import MAX_REQUESTS
 from wirespeed.transport.options import OF_SESSION, User
 
 PATIENCE = 5.0  # seconds for the proof of the other process
+MAX_FRAME = 2**31  # bytes: offsets into a frame have 32 bits
 
 cdef enum:
     SHORT = 4096          # bytes below which a copy costs less than a reference
@@ -35,6 +36,7 @@ cdef enum:
     MAX_FREE = 64         # PassedLinks that wait for requests
     MAX_CLIENTS = 4096    # that are remembered
     OWN = 0x10000         # bytes of a request besides its head and its body
+    MAX_PROOF = 64        # bytes
 
 # address, user, scopes, principal, expires, worker, whether it is of another host
 cdef object decode = msgspec.msgpack.Decoder(
@@ -56,10 +58,9 @@ cdef class AnsweringEnd(PassingEnd):
         self.site = site
         self.is_proof = is_proof
         self.state = state
-        self.wire = self.passing = PassingWire(
-            site.limits, site.limits.max_message + site.options.max_head + OWN, False
-        )
+        self.wire = self.passing = PassingWire(site.limits, MAX_PROOF, False)
         self.open = {}
+        self.waiting = {}
         self.free = []
         self.clients = {}
         self.telling = set()
@@ -106,7 +107,26 @@ cdef class AnsweringEnd(PassingEnd):
         self.timer.cancel()
         if not is_proof(PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)):
             return self.break_c("is not a member")
-        return 0
+        return self.passing.frames.widen_c(
+            min(self.site.limits.max_message + self.site.options.max_head + OWN, MAX_FRAME)
+        )
+
+    cdef int oversize_c(self, uint8_t kind, uint32_t number) except -1:
+        if kind != REQUEST or number <= self.last:
+            return self.break_c("sends a frame that is too long")
+        if self.draining:
+            return 0
+        self.last = number
+        return self.refuse_c(number, 413)
+
+    cdef int refuse_c(self, uint32_t number, uint32_t status) except -1:
+        """Answer a request without a body."""
+        cdef uint8_t head[HEAD_OF_ANSWER]
+        put_number(head, status)
+        put_number(head + 4, 0)
+        put_number(head + 8, 0)
+        self.send_c(ANSWER, number, (<const char *> head)[:HEAD_OF_ANSWER])
+        return self.send_c(END, number, b"")
 
     cdef int take_c(self, uint32_t number, const uint8_t *p, size_t n) except -1:
         cdef PassedLink link
@@ -138,9 +158,10 @@ cdef class AnsweringEnd(PassingEnd):
 
     cpdef object on_drained(self):
         cdef PassedLink link
-        for link in list(self.open.values()):
-            if self.link is not None:
-                link.deliver_c()
+        cdef dict waiting = self.waiting
+        self.waiting = {}
+        for link in waiting.values():
+            link.deliver_c()           # which waits again, behind the others, if there is no room
 
     cpdef object on_lost(self, exc):
         cdef PassedLink link
@@ -150,6 +171,7 @@ cdef class AnsweringEnd(PassingEnd):
             link.taken = False
             link.lose_c(exc)
         self.open.clear()
+        self.waiting.clear()
         self.free.clear()
         if not self.closed.done():
             self.closed.set_result(exc)
@@ -216,7 +238,11 @@ cdef class PassedLink(Link):
         cdef iovec vectors[MAX_VECTORS]
         cdef int i, n_vectors
         cdef size_t n = own.size, before = out.size
-        if self.lost or not self.taken or self.paused or out.size >= wire.output_high:
+        if self.lost or not self.taken or self.paused:
+            return
+        if out.size >= wire.output_high or self.end.waiting:
+            if n or self.writer.told or me.connection.exchange is None:
+                self.end.waiting[self.number] = self
             return
         if self.writer.told:
             self.begin_answer_c()
@@ -274,6 +300,7 @@ cdef class PassedLink(Link):
             return 0
         self.lost = True
         self.end.open.pop(self.number, None)
+        self.end.waiting.pop(self.number, None)
         if self.taken:
             self.taken = False
             self.end.send_c(CUT, self.number, b"")

@@ -42,7 +42,10 @@ cdef class PassingFramer(Framer):
     cdef uint8_t kind                  # of the last frame
     cdef uint32_t number               # of its request
     cdef size_t left                   # bytes of a part that have not arrived
+    cdef size_t unread                 # the same of a frame that is too long
 
+    # From now on take frames of so many bytes.
+    cdef int widen_c(self, size_t max_frame) except -1
     cdef int settle_c(self) except -1
 
 
@@ -61,6 +64,8 @@ cdef class PassingEnd(Endpoint):
 
     cdef int send_c(self, uint8_t kind, uint32_t number, bytes data) except -1
     cdef int frame_c(self, uint8_t kind, uint32_t number, const uint8_t *p, size_t n) except -1
+    # A frame is too long. Its bytes are dropped.
+    cdef int oversize_c(self, uint8_t kind, uint32_t number) except -1
     cdef int break_c(self, str why) except -1
 
 

@@ -14,8 +14,11 @@ from functools import partial
 
 import msgspec
 
-from wirespeed._core.framing.base cimport FRAME_MORE, FRAME_READY, FrameWriter, Framer
+from wirespeed._core.framing.base cimport (
+    FRAME_MORE, FRAME_OVERSIZE, FRAME_READY, FrameWriter, Framer,
+)
 from wirespeed._core.framing.http.head cimport HttpHead
+from wirespeed._core.framing.http.rfc9112 cimport GET
 from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
@@ -26,11 +29,12 @@ from wirespeed.transport.link cimport Endpoint
 from wirespeed.transport.options import NotPassed
 
 MAX_REQUESTS = 10_000  # of one connection that are not complete
-MAX_UNSENT = 16 * 1024 * 1024  # bytes that wait for the other process; then requests are refused
+MAX_UNSENT = 16 * 1024 * 1024  # bytes that wait for the other process; then long ones are refused
 
 cdef enum:
     HEAD = 9
     MAX_FIELDS = 0x100000    # bytes of the fields of a response
+    SHORT = 0x10000          # bytes of a body that always finds room
     MISDIRECTED = 421     # RFC 9110 section 15.5.20: a process does not have the session
 
 # header fields that say how a body is sent
@@ -58,7 +62,11 @@ cdef class PassingFramer(Framer):
 
     cdef int next_frame_c(self, Span *frame) except -1:
         cdef const uint8_t *p
-        cdef size_t n = self.end - self.start, size
+        cdef size_t n, size
+        n = min(self.unread, self.end - self.start)
+        self.unread -= n
+        self.start += n
+        n = self.end - self.start
         if self.left == 0:
             if n < HEAD:
                 return self.settle_c()
@@ -71,7 +79,9 @@ cdef class PassingFramer(Framer):
                 self.start += HEAD
                 n -= HEAD
             elif size > self.max_frame:
-                raise ValueError("a frame of another process is too long")
+                self.start += HEAD
+                self.unread = size
+                return FRAME_OVERSIZE
             elif n - HEAD < size:
                 return self.settle_c()
             else:
@@ -88,6 +98,9 @@ cdef class PassingFramer(Framer):
         self.start += n
         self.left -= n
         return FRAME_READY
+
+    cdef int widen_c(self, size_t max_frame) except -1:
+        return self.setup_c(max_frame, self.writer)
 
     cdef int settle_c(self) except -1:
         if self.start == self.end and self.slab is not None and self.lent is None:
@@ -136,6 +149,9 @@ cdef class PassingEnd(Endpoint):
     cdef int frame_c(self, uint8_t kind, uint32_t number, const uint8_t *p, size_t n) except -1:
         raise TypeError("a PassingEnd must implement frame_c()")
 
+    cdef int oversize_c(self, uint8_t kind, uint32_t number) except -1:
+        return self.break_c("sends a frame that is too long")
+
     cdef int break_c(self, str why) except -1:
         """The other process breaks a rule."""
         self.link.lose(ConnectionAbortedError(f"another process {why}"))
@@ -145,8 +161,15 @@ cdef class PassingEnd(Endpoint):
         cdef PassingEnd me = self      # a frame may close the link
         cdef PassingFramer frames = self.passing.frames
         cdef Span frame
-        while me.link is not None and frames.next_frame_c(&frame) == FRAME_READY:
-            me.frame_c(frames.kind, frames.number, frame.p, frame.n)
+        cdef int got
+        while me.link is not None:
+            got = frames.next_frame_c(&frame)
+            if got == FRAME_READY:
+                me.frame_c(frames.kind, frames.number, frame.p, frame.n)
+            elif got == FRAME_OVERSIZE:
+                me.oversize_c(frames.kind, frames.number)
+            else:
+                break
 
     cpdef object on_eof(self):
         self.link.close()
@@ -200,7 +223,10 @@ cdef class AskingEnd(PassingEnd):
         cdef bytes said, head = exchange.head
         cdef bint idle = not self.open
         cdef uint8_t *p
-        if len(self.open) >= MAX_REQUESTS or out.size >= <size_t> MAX_UNSENT:
+        if (
+            len(self.open) >= MAX_REQUESTS
+            or (out.size >= <size_t> MAX_UNSENT and len(body) > SHORT)
+        ):
             otherwise(NotPassed.FULL)
             return
         if parsed.chunked or parsed.expects_continue:      # the body has been read and joined
@@ -222,6 +248,7 @@ cdef class AskingEnd(PassingEnd):
         self.open[self.last] = request
         exchange.on_gone = request.gone
         exchange.on_drained = request.drained
+        exchange.on_drain = request.drain
         self.passing.begin_c(REQUEST, self.last, 4 + len(said) + len(head) + len(body))
         p = out.reserve_c(4)
         put_number(p, <uint32_t> len(said))
@@ -319,7 +346,7 @@ cdef class PassedRequest:
         self.exchange = None
         self.end.open.pop(self.number, None)
         if exchange is not None:
-            exchange.on_gone = exchange.on_drained = None
+            exchange.on_gone = exchange.on_drained = exchange.on_drain = None
         return exchange
 
     cdef int give_c(self, object outcome) except -1:
@@ -386,3 +413,14 @@ cdef class PassedRequest:
         if self.paused:
             self.paused = False
             self.end.send_c(RESUME, self.number, b"")
+
+    def drain(self):
+        """The server of the client shuts down: a stream that waits for nothing ends, so that its
+        client comes back elsewhere."""
+        cdef Exchange exchange = self.exchange
+        if exchange.read_head_c().method_c == GET:
+            self.gone()
+            if exchange.status:
+                exchange.finish_response_c()
+            else:
+                exchange.respond(503)

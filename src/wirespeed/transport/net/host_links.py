@@ -167,13 +167,13 @@ class HostLinks:
         self._ssl = ssl
         self._limits = limits or Limits()
         self._read = read
-        self._links: dict[str, HostLink] = {}  # by place
+        self._links: dict[tuple[str, str], HostLink] = {}  # by place and name
 
     def to(self, place: str, name: str) -> HostLink:
         """Return the connection to the process with a name, at a place: by default a URL."""
-        link = self._links.get(place)
+        link = self._links.get((place, name))
         if link is None:
-            link = self._links[place] = HostLink(
+            link = self._links[place, name] = HostLink(
                 self._members,
                 self._read(place),
                 name,
@@ -185,6 +185,6 @@ class HostLinks:
 
     async def close(self, but: Container[str] = ()) -> None:
         """Close the connections, except those to the places ``but``. What waits for them fails."""
-        gone = [self._links.pop(place) for place in list(self._links) if place not in but]
+        gone = [self._links.pop(one) for one in list(self._links) if one[0] not in but]
         for link in gone:
             await link.close()

@@ -177,6 +177,22 @@ async def test_a_drain_waits_for_a_route() -> None:
         await asyncio.wait_for(place.task, FOREVER)
 
 
+async def test_a_drain_with_a_request_behind_another() -> None:
+    """The first one is answered, whatever comes behind it."""
+    slow = Slow()
+    async with at(routes={"/slow": slow}) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(request("GET /slow", close=False))
+        await slow.began.wait()
+        place.listener.drain()
+        writer.write(request("GET /slow", close=False))
+        await asyncio.sleep(0.1)  # until it has come
+        slow.go.set()
+        assert (await reader.read()).endswith(b"at last")
+        writer.close()
+        await asyncio.wait_for(place.task, FOREVER)
+
+
 async def test_an_abort_ends_a_route() -> None:
     slow = Slow()
     async with at(routes={"/slow": slow}) as place:
