@@ -13,6 +13,8 @@ from wirespeed.transport.http.pool import HttpPool
 MAX_NOTES: int
 MAX_TRIES: int
 MAX_DELAY: float
+ANSWER: str
+REPEATED: tuple[str, str]
 MAX_NAMES: int
 
 @final
