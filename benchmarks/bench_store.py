@@ -40,7 +40,7 @@ from wirespeed.cluster.nonces import RedisSingleUse
 from wirespeed.cluster.presence import Presence
 from wirespeed.cluster.records import SessionRecord, SessionRecords, SessionState
 from wirespeed.tasks.model import Task, new_task_id
-from wirespeed.transport.http.members import Membership
+from wirespeed.transport.http.members import MemberProofs
 from wirespeed.transport.net.host_links import HostLinks
 
 SECRET = b"of a benchmark only"
@@ -186,7 +186,7 @@ async def one_round(store: Store) -> dict[str, dict[str, float]]:
         await take("session: find", lambda i: records.find(ids[i]))
         await take("session: take over", lambda i: records.take(ids[i], record, "b@00000000.0"))
         store.client.flushall()
-        links = HostLinks(Membership(b"k" * 32), far=True)
+        links = HostLinks(MemberProofs(b"k" * 32), far=True)
         for n in HOSTS:
             base = cluster.base("sessions", f"mill{n}")
             hosts = [
