@@ -30,7 +30,7 @@ from lab.member import (
 )
 from lab.store import StoreServer
 
-from wirespeed.transport.http.members import Membership
+from wirespeed.transport.http.members import MemberProofs
 
 pytestmark = pytest.mark.compiled
 
@@ -39,7 +39,7 @@ async def test_a_long_proof(tmp_path: Path, store_server: StoreServer) -> None:
     """Who has not proved that it is a member makes no host hold a message."""
     async with deployed(tmp_path, store_server.url, "a") as hosts:
         end = End(*await asyncio.open_connection("127.0.0.1", hosts.ports["a"]))
-        end.writer.write(Membership(b"").request("127.0.0.1")[0])
+        end.writer.write(MemberProofs(b"").request("127.0.0.1")[0])
         await head_of(end.reader)
         end.writer.write(struct.pack("<IIB", 1_000_000, 0, PROOF))
         await end.over()
