@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 
 from wirespeed.cluster.clients import Script, StoreClient
-from wirespeed.cluster.store import Cluster
+from wirespeed.cluster.store import Cluster, end_tasks
 from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.transport.backoff import Backoff
 
@@ -27,7 +27,6 @@ MAX_KEPT = 1000  # changes in the store
 MAX_WAITING = 1000  # changes of this process that the store does not have yet
 LIFETIME = 3600.0  # seconds after which the store forgets changes that nobody reads
 WAIT = 30.0  # seconds for which a process waits for a change, before it asks again
-ENDS_IN = 0.1  # seconds before a task is cancelled once more
 AGAIN = Backoff(0.1, 5.0, jitter=True)
 
 # ARGV: process, most changes, milliseconds of life, pairs of kind and what.
@@ -119,11 +118,7 @@ class SharedChanges:
         self._loop = self._telling = self._following = None
         self._has_subscribers = False
         self._n = -1
-        while tasks:  # redis-py may swallow a cancellation while it connects
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=ENDS_IN)
-            tasks = [task for task in tasks if not task.done()]
+        await end_tasks(tasks)
         await self._drop()
         await self._cluster.release(self)
 

@@ -61,6 +61,7 @@ State: TypeAlias = Literal["idle", "connecting", "up", "down"]
 STORE_TIMEOUT = 0.25  # seconds
 MIN_SECRET = 16  # bytes of the secret of stores that name owners by digests
 CLOSE_TIMEOUT = 1.0  # seconds
+ENDS_IN = 0.1  # seconds before a task is cancelled once more
 RETURNS = Backoff(0.05, 5.0, jitter=True)
 SETTLED = 10.0  # seconds up, after which a loss is the first in a row
 
@@ -188,10 +189,7 @@ class Cluster:
         self._forget()
         if here:
             _fail(waiting)
-            for task in work:
-                task.cancel()
-            if work:
-                await asyncio.wait(work)
+            await end_tasks(work)
             if client is not None:
                 await _close(client)
 
@@ -349,6 +347,17 @@ class Cluster:
                 self._client = client
                 self._is_up()
                 return
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks that use a client of the store, and wait for their end. Each is cancelled until
+    it ends: redis-py writes within `asyncio.wait_for`, which loses on Python 3.11 a cancellation
+    that comes as the write ends."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=ENDS_IN)
 
 
 def _fail(waiting: Iterable[_Waiting], exc: ProtocolError | None = None) -> None:

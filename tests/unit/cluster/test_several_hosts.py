@@ -322,6 +322,29 @@ async def test_calls_under_load_do_not_notice_a_store_that_comes_and_goes(
         await asyncio.gather(*running)
 
 
+async def test_who_listens_to_a_task_hears_that_the_store_has_lost_it(
+    new_store_server: MakeServer,
+) -> None:
+    server = new_store_server()
+    async with hosts(server.url, 1) as (place,):
+
+        @place.server.tool(task="required")
+        async def endless() -> None:
+            await asyncio.Event().wait()
+
+        async with Client(place.url, era="modern", extensions=[TASKS]) as client:
+            task = await client.start_tool("endless", {})
+            async with client.subscribe(more={"taskIds": [task.id]}) as events:
+                assert (await anext(events)).params["status"] == "working"
+                server.ask("FLUSHALL")
+                told = (await anext(events)).params
+            assert told["status"] == "failed"
+            with raises(RemoteError, code=-32602) as caught:
+                await client.get_task(task.id)
+            error = RemoteError(told["error"]["code"], told["error"]["message"])
+            assert str(error) == str(caught.value)
+
+
 # -- options ---------------------------------------------------------------------------------------
 
 

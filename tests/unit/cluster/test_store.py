@@ -15,6 +15,7 @@ from lab.wording import raises
 
 from wirespeed.cluster import Cluster
 from wirespeed.cluster.clients import Script
+from wirespeed.cluster.store import end_tasks
 from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.transport.backoff import Backoff
 
@@ -287,6 +288,25 @@ async def test_the_end_of_a_user_while_the_store_is_away(new_store_server: MakeS
         await waiting
     assert cluster.state == "idle"
     server.thaw()
+
+
+async def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:
+    lost: list[bool] = []
+
+    async def work() -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if lost:
+                    raise
+                lost.append(True)
+
+    tasks = [asyncio.create_task(work()) for _ in range(2)]
+    await asyncio.sleep(0)
+    await end_tasks(tasks)
+    assert lost and all(task.cancelled() for task in tasks)
+    await end_tasks([])
 
 
 # -- secrets, TLS ----------------------------------------------------------------------------------

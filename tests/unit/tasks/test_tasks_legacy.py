@@ -204,12 +204,15 @@ def test_a_task_whose_time_is_over(
     shop = Workshop(new_store())
     peer = connect(shop, VERSION)
     task = start(peer, "double", {"n": 1}, ttl=30)
-    error = answer(peer, get(1, task, "tasks/result"))["error"]
-    assert error["code"] == -32602
+    peer.send(get(1, task, "tasks/result"))
+    assert answers_to(peer, 1)[1]["error"]["code"] == -32602
     peer.wait_for(lambda: shop.cancelled == ["double"])
-    code, text = peer.error(get(2, task))
-    assert code == -32602 and text.startswith("Failed to retrieve task: Task")
-    assert peer.result(request(3, "tasks/list"))["tasks"] == []
+    peer.send(get(2, task))
+    peer.send(request(3, "tasks/list"))
+    answers = answers_to(peer, 2, 3)
+    assert answers[2]["error"]["code"] == -32602
+    assert answers[2]["error"]["message"].startswith("Failed to retrieve task: Task")
+    assert answers[3]["result"]["tasks"] == []
 
 
 # -- cancellation ---------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ SWEEP_EVERY = 10.0
 EXPIRED = "The task's time to live is over"
 TOO_LARGE = "The result is too large to keep"
 NOT_KEPT = "The result cannot be kept"
+UNKNOWN = not_found().message
 SHUT_DOWN = "The server was shut down: the task was cut off, and may have taken effect"
 
 # Seconds before each further attempt to store the end of a task.
@@ -58,6 +59,7 @@ _encode = msgspec.json.Encoder().encode
 _TOO_LARGE = _encode({"code": codes.INTERNAL_ERROR, "message": TOO_LARGE})
 _NOT_KEPT = _encode({"code": codes.INTERNAL_ERROR, "message": NOT_KEPT})
 _SHUT_DOWN = _encode({"code": codes.CUT_OFF, "message": SHUT_DOWN})
+_UNKNOWN = _encode({"code": not_found().code, "message": UNKNOWN})
 
 
 class TaskSettings(msgspec.Struct, frozen=True):
@@ -300,9 +302,9 @@ class TaskRuntime:
         self._forgotten(task_id)
 
     def _forgotten(self, task_id: str) -> None:
+        """The store does not have a task any more. Its listeners hear what `find` says."""
         self.workers.stop(task_id)
-        self.listeners.remove_all(task_id)
-        self.listeners.wake(task_id)
+        self.listeners.end(task_id, lambda task: task.failed(_UNKNOWN, UNKNOWN, now_ms()))
 
     def done(self, worker: TaskWorker, end: Callable[[Task, int], Task] | None) -> None:
         """A handler has ended. ``end`` returns the ended task, which is then stored. None: the

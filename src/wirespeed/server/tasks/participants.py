@@ -221,6 +221,15 @@ class TaskListeners:
         if task.status.terminal:
             self.remove_all(task.id)
 
+    def end(self, task_id: str, end: Callable[[Task], Task]) -> None:
+        """A task has ended that cannot be read any more: wake its waiters, and tell its listeners
+        what ``end`` makes of the state that they know."""
+        known = self._told.get(task_id)
+        if known is None:
+            self.wake(task_id)
+        else:
+            self.tell(end(known))
+
     def remove_all(self, task_id: str) -> None:
         """Remove the listeners of a task."""
         for listener in self._listeners.pop(task_id, ()):
