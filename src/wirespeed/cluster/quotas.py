@@ -51,7 +51,7 @@ class RedisCounts:
         cluster: The store. It is held from the first call on, until `close`.
         name: The name of the server.
         secret: The key of the digests.
-        here: What counts while the store is away; None: calls are refused meanwhile.
+        here: Counts calls while the store is away; None: they are refused meanwhile.
         hosts: While the store is away, this host has this part of a limit.
     """
 
@@ -67,8 +67,8 @@ class RedisCounts:
         self._giving: set[asyncio.Task[None]] = set()
 
     def take(self, owner: bytes, limit: int) -> asyncio.Future[float]:
-        """Count one more call. The result is the seconds until tomorrow where there are as many as
-        the limit; 0: it is counted. StoreUnavailable: it is not known."""
+        """Count one more call of today (UTC). The result is 0 if it is counted, and else the
+        seconds until tomorrow. StoreUnavailable: the store is away, and nothing else counts."""
         return asyncio.get_running_loop().create_task(self._take(owner, limit))
 
     async def _take(self, owner: bytes, limit: int) -> float:

@@ -82,7 +82,8 @@ class HttpService(ABC):
         return None
 
     def session_kept(self, connection: "SessionConnection", /) -> bytes:
-        """Return what is kept for a session besides, and moves with it; by default nothing."""
+        """Return further state of a session, which moves with it to another host; by default
+        none."""
         return b""
 
     def restore_session(self, connection: "SessionConnection", kept: bytes, /) -> None:

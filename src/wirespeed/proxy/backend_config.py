@@ -315,12 +315,12 @@ class BreakerConfig:
 
 
 class NameDelays(NamedTuple):
-    """The delays around the look-ups of a DNS name, in seconds.
+    """Times of the look-ups of a DNS name, in seconds.
 
     Attributes:
-        least, most: Between two look-ups, whatever the records say.
-        timeout: Until a look-up has failed.
-        stays: Until an answer without addresses counts.
+        least, most: The bounds of the time between two look-ups; the records may say less or more.
+        timeout: After which a look-up has failed.
+        stays: For which the addresses stay while answers have none.
     """
 
     least: float = 5.0
@@ -380,12 +380,12 @@ class BackendConfig:
             `wirespeed.config.ServerUrl` with a weight. Each is reached with the other options of
             `target`. Requests go to the URL with the fewest in flight, and a client of a legacy era
             stays with one URL. Isolation is ``"auto"`` or ``"pool"`` then.
-        resolve: How the addresses of a server are looked up whose name has several: ``"a"``: the A
-            and AAAA records of the host of the URL. ``"srv"``: the SRV records of that name, such
-            as ``_mcp._tcp.mill.internal``; Host and TLS name what follows the labels with ``_``.
-            What `urls` says of addresses holds for these. None: each connection looks the host up.
-        resolver: IP addresses of the nameservers that are asked, with a port if it is not 53. By
-            default those of ``/etc/resolv.conf``.
+        resolve: Which DNS records of the URL's host have the addresses of the server, which are
+            used as those of `urls` are. ``"a"``: A and AAAA records. ``"srv"``: SRV records, of
+            a name such as ``_mcp._tcp.mill.internal``; Host and TLS have the part after the
+            labels with ``_``. None: each connection looks the host up.
+        resolver: The IP addresses of the nameservers, with a port if it is not 53. By default
+            those of ``/etc/resolv.conf``.
         name: Its name in paths, errors and logs: letters, digits and ``._~-``, at most 64.
         protocol: What it speaks: ``"mcp"``, or ``"litemcp"`` (1.0.0), whose one tool is shown as a
             tool of MCP with strings as parameters. Clients share a server of LiteMCP.

@@ -1,5 +1,5 @@
-"""The names and the nameservers of servers whose addresses are looked up, as the configuration has
-them."""
+"""Checks what the configuration of a server says of DNS: `BackendConfig.resolve` and
+`BackendConfig.resolver`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def without_service(url: str) -> str:
 
 
 def check_named(address: Address, url: str, *, is_srv: bool) -> None:
-    """ValueError: the addresses of a server cannot be looked up."""
+    """Check that the addresses of a URL can be looked up. ValueError: they cannot."""
     if find_spec("dns") is None:
         raise ValueError("resolve needs the package dnspython: pip install 'wirespeed[dns]'")
     if address.file or address.via or not is_name(address.host):

@@ -75,8 +75,8 @@ class ServedOverHttp(HttpService):
         return found
 
     def session_directory(self, url: str) -> SessionDirectory:
-        """What finds the sessions of other hosts, which reach this one at a URL. ValueError: the
-        proxy has no cluster."""
+        """Return the directory of sessions. ``url``: Where other hosts reach this one. ValueError:
+        the proxy has no cluster, or the URL is not that of a host."""
         if self.stores is None:
             raise ValueError("host_url needs a cluster")
         return self.stores.session_hosts(url)

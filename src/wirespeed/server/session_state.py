@@ -37,7 +37,7 @@ _decode_kept = msgspec.json.Decoder(_Kept).decode
 
 
 def _moves(value: Any) -> bool:
-    """Whether a value is the same behind JSON."""
+    """Return whether a value is the same after it was JSON."""
     try:
         return bool(msgspec.json.decode(_encode(value)) == value)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
@@ -70,8 +70,8 @@ class State:
         self.shown: Shown | None = None  # what was enabled and disabled for the session
 
     def kept(self) -> bytes:
-        """What handlers keep for the session, for another host: of `session` what is the same
-        behind JSON; nothing of it, if that is long."""
+        """Return what handlers keep for the session, for another host. Values of `session` that
+        JSON would change are left out; all are, if they are longer than `MAX_KEPT`."""
         if self.session is None and self.session_id is None and self.shown is None:
             return b""
         all_of = dict(self.session or ())  # at once, for other threads

@@ -1,4 +1,4 @@
-"""What a server keeps in the store that its hosts share: made where a server has a cluster."""
+"""The stores of one server in a cluster. It is loaded where a server has a cluster."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class SharedStores:
     """The stores of one server.
 
     Args:
-        cluster: Where they are.
+        cluster: The store that the hosts share.
         name: The server's name.
-        secret: The secret of all hosts.
+        secret: The same on all hosts.
         on_change, on_missed: As of `SharedChanges`.
 
     Attributes:
-        changes: Of which its hosts tell each other.
-        single_use: What its hosts accept once.
+        changes: The changes of lists and resources, which hosts tell each other.
+        single_use: Notes what the hosts have accepted once.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class SharedStores:
         self._secret = secret
 
     def new_task_store(self) -> RedisTaskStore:
-        """A store for the tasks of the server."""
+        """Return a store for the tasks of the server."""
         return RedisTaskStore(self.cluster, self._name, secret=self._secret)
 
     def new_event_store(self) -> RedisEventStore:
-        """A store for the events of one listener."""
+        """Return a store for the events of one listener."""
         return RedisEventStore(self.cluster, self._name)
 
     def new_session_hosts(self, url: str) -> SessionHosts:
-        """What finds the sessions of other hosts, which reach this one at a URL. ValueError: it is
-        not that of a host."""
+        """Return the directory of sessions. ``url``: Where other hosts reach this one. ValueError:
+        it is not the URL of a host."""
         return SessionHosts(self.cluster, self._name, url, secret=self._secret)
 
     async def close(self) -> None:

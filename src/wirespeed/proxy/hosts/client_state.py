@@ -19,7 +19,7 @@ MAX_LEVEL = 100  # characters of a log level; no server has a longer one
 
 
 class ClientState:
-    """The state of one session."""
+    """The state of one session, made from the requests of its client."""
 
     __slots__ = ("_hello", "_level", "_n_bytes", "_saves", "_uris")
 

@@ -17,9 +17,9 @@ class Membership:
 
     Attributes:
         own_key: A key that the workers of this host have.
-        shared_key: As above; with one host, the same as ``own_key``.
-        place: The names of the host and the worker, as they stand in ids.
-        shown: The same where there are several hosts; else "".
+        shared_key: A key that all workers of all hosts have.
+        place: The host and the worker, as in ids of tasks: ``HOST.WORKER~``.
+        shown: The same if there are several hosts; else "".
     """
 
     def __init__(self, shared_key: bytes | None = None, host: str = "", n_hosts: int = 1) -> None:
@@ -40,5 +40,5 @@ class Membership:
         self.shown = self.place if self._host else ""
 
     def part_of(self, limit: int) -> int:
-        """Return the part of a limit that this process has: all of them together have no more."""
+        """Return the part of a limit that this process has, at least 1."""
         return max(1, limit // (self._n_workers * self._n_hosts))

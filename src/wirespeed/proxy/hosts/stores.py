@@ -1,4 +1,4 @@
-"""What a proxy shares with its other hosts: loaded where it has a cluster."""
+"""The stores of one proxy in a cluster. It is loaded where a proxy has a cluster."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from wirespeed.proxy.operation.processes import StoreEntry
 if TYPE_CHECKING:
     from wirespeed.proxy.config import ClusterConfig
 
-_NAME = "proxy"  # in keys: proxies of one prefix share what they count
+_NAME = "proxy"  # in keys: all proxies of one prefix share their counts
 
 
 class ProxyStores:
     """The stores of one proxy.
 
     Args:
-        config: The store, and what is kept there.
+        config: The store and its settings.
 
     Attributes:
         cluster: The connection to the store.
@@ -60,17 +60,17 @@ class ProxyStores:
         self._users: set[object] = set()
 
     def entry(self) -> StoreEntry:
-        """The state of the store."""
+        """Return the state of the store, as this process sees it."""
         return StoreEntry(self.cluster.name, self.cluster.state, self.cluster.n_losses)
 
     def member(self, host: str) -> Membership:
-        """Return the place of a process of a host."""
+        """Return the place of this process. ``host``: The name of its host."""
         key = hmac.digest(self._secret, b"wirespeed seals of tasks 1", "sha256")
         return Membership(key, host, self._n_hosts)
 
     def session_hosts(self, url: str) -> SessionHosts:
-        """What finds the sessions of other hosts, which reach this one at a URL. ValueError: it is
-        not that of a host."""
+        """Return the directory of sessions. ``url``: Where other hosts reach this one. ValueError:
+        it is not the URL of a host."""
         if url not in self._hosts:
             self._hosts[url] = SessionHosts(self.cluster, _NAME, url, secret=self._secret)
         return self._hosts[url]

@@ -1,4 +1,4 @@
-"""The addresses that the DNS name of a server has, looked up again and again."""
+"""Keeps the addresses of a server those of its DNS name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JITTER = 0.1  # of a pause, so that many proxies do not ask at once
 
 
 class Addressed(Protocol):
-    """An `Assignment` of clients to the addresses of a server."""
+    """An `Assignment` whose addresses can be changed."""
 
     async def start(self) -> None:
         """As of `Assignment`."""
@@ -34,14 +34,14 @@ class Addressed(Protocol):
         """As of `Assignment`."""
 
     def readdress(self, urls: tuple[NamedUrl, ...]) -> None:
-        """Have these addresses from now on."""
+        """Use these addresses from now on."""
 
 
 class NameWatch:
-    """Keeps the addresses of a server those that its name has.
+    """Looks the name of a server up again and again, and sets the server's addresses.
 
-    A look-up that fails changes nothing. An answer without addresses counts when it has stayed for
-    a while.
+    A look-up that fails changes nothing. Answers without addresses count after
+    `NameDelays.stays` seconds.
 
     Args:
         config: The server.
@@ -79,7 +79,7 @@ class NameWatch:
         await self._assignment.start()
 
     async def stop(self) -> None:
-        """Look it up no more, and stop the assignment."""
+        """Stop the look-ups and the assignment."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -128,8 +128,8 @@ class NameWatch:
             self._assignment.readdress(())
 
     def _urls(self, answer: Answer) -> tuple[NamedUrl, ...]:
-        """Return the addresses of an answer. Of too many, every proxy takes the same ones, and one
-        that is added or removed moves no other but one."""
+        """Return the addresses of an answer. Of too many, every proxy takes the same ones. An
+        address that is added or removed changes one other address at most."""
         found: dict[str, Place] = {}
         for place in sorted(answer.places, key=lambda one: (one.priority, -one.weight)):
             ip = f"[{place.ip}]" if ":" in place.ip else place.ip

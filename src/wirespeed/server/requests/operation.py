@@ -171,8 +171,9 @@ _list = msgspec.json.Decoder(ListParams)
 def saved(
     call: Call, result: bytes = b"{}", *, opens: bool = False
 ) -> bytes | Coroutine[Any, Any, bytes]:
-    """The result of a request that has changed the state of its session, or ``opens`` it, once
-    other hosts know."""
+    """Return the result of a request that has changed the state of its session. With several hosts
+    it comes when the others know the state, or cannot know it. ``opens``: The request has opened
+    the session."""
     session: Any = getattr(call.connection.link, "session", None)
     kept = session is not None and session.keeper is not None
     return _saved(session, result, opens) if kept else result

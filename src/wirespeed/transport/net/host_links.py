@@ -1,5 +1,5 @@
-"""The connections over which a process passes requests on to others: one to each, made at the first
-request."""
+"""The connections over which a process passes requests on to other processes: one to each, which is
+opened at the first request."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class HostLink:
             self._ready()
 
     async def close(self) -> None:
-        """Close, or give up. What waits for an answer gets none."""
+        """Close the connection, or stop opening it. What waits for an answer gets none."""
         tasks = list(self._tasks.values())
         for end in list(self._tasks):
             end.close()

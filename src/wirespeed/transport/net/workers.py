@@ -1,8 +1,8 @@
-"""How the workers at one port reach each other, for requests of sessions: each session lives in one
-of them.
+"""The connections between the workers at one port. Each session lives in one worker, and the others
+pass its requests on.
 
 Each worker listens at a UNIX socket that was made before the workers were forked. The parent keeps
-the socket, so that a worker that takes the place of another one has it, too.
+the sockets, so that a worker that replaces another one gets its socket.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def _address(file: str) -> Address:
 
 
 class WorkerSockets:
-    """The sockets of all workers, in the parent. ``n``: How many workers there are."""
+    """The sockets of all workers, in the parent.
+
+    Args:
+        n: The number of workers.
+    """
 
     def __init__(self, n: int) -> None:
         self._key = secrets.token_bytes(32)
@@ -58,7 +62,7 @@ class WorkerSockets:
             raise
 
     def of(self, worker: int) -> OtherWorkers:
-        """What a worker has of them, for use in its process."""
+        """Return the connections of a worker to the others."""
         return OtherWorkers(worker, self._files, self._sockets[worker], MemberProofs(self._key))
 
     def close(self) -> None:
@@ -70,7 +74,7 @@ class WorkerSockets:
 
 
 class OtherWorkers:
-    """The way of a worker to the others, and theirs to it.
+    """The connections of one worker to and from the others.
 
     Attributes:
         worker: The number of this worker.
@@ -89,7 +93,7 @@ class OtherWorkers:
         self._links = HostLinks(members, far=False, read=_address)
 
     def site(self, served: HttpSite) -> HttpSite:
-        """What is served at the socket: the way to what the worker serves."""
+        """Return the site of the socket, where others pass on requests for the site ``served``."""
         known = served.options.directory
         state = bytes if known is None else known.state
         target = MembersTarget(self._members, lambda: str(self.worker), state, served)
