@@ -24,6 +24,8 @@ import pytest
 if TYPE_CHECKING:
     from redis import Redis
 
+    from wirespeed.cluster import Cluster
+
 NAMES = ("redis-server", "valkey-server")
 MISSING = "no Redis: install redis-server, or name the program in WIRESPEED_REDIS"
 SECONDS = 20.0
@@ -110,6 +112,12 @@ class StoreServer:
             decode_responses=True,
             protocol=2,
         )
+
+    def cluster(self, **options: Any) -> Cluster:
+        """What a test has that does not lose the store: a slow machine is no loss."""
+        from wirespeed.cluster import Cluster
+
+        return Cluster(self.url, store_timeout=SECONDS, **options)
 
     def ask(self, *command: Any) -> Any:
         with self.client() as client:

@@ -11,7 +11,7 @@ import pytest
 from lab.store import StoreServer
 from lab.wording import raises
 
-from wirespeed.cluster import Cluster, RedisEventStore
+from wirespeed.cluster import RedisEventStore
 from wirespeed.cluster.events import AT_ONCE
 from wirespeed.errors import ProtocolError
 
@@ -20,7 +20,7 @@ BASE = "wirespeed:{events1:s}:"
 
 @contextlib.asynccontextmanager
 async def a_store(server: StoreServer, name: str = "s", **options: Any) -> Any:
-    store = RedisEventStore(Cluster(server.url), name, **options)
+    store = RedisEventStore(server.cluster(), name, **options)
     try:
         yield store
     finally:

@@ -32,8 +32,7 @@ SOON = Backoff(0.01, 0.05)
 
 
 def a_store(server: StoreServer, **options: Any) -> RedisTaskStore:
-    cluster = Cluster(server.url, returns=SOON)
-    return RedisTaskStore(cluster, "workshop", secret=SECRET, **options)
+    return RedisTaskStore(server.cluster(returns=SOON), "workshop", secret=SECRET, **options)
 
 
 @contextlib.asynccontextmanager

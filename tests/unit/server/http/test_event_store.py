@@ -15,7 +15,7 @@ import pytest
 from lab.wording import raises
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
-from wirespeed.cluster import Cluster, RedisEventStore
+from wirespeed.cluster import RedisEventStore
 
 MakeStore: TypeAlias = Callable[..., EventStore]
 
@@ -30,13 +30,13 @@ class Clock:
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """``new_store(max_bytes=…)``: an empty store."""
-    url = request.getfixturevalue("store_server").url if request.param == "redis" else ""
+    server = request.getfixturevalue("store_server") if request.param == "redis" else None
 
     def new(**options: Any) -> EventStore:
         if request.param == "memory":
             return MemoryEventStore(**options)
-        if request.param == "redis":
-            return RedisEventStore(Cluster(url), "s", **options)
+        if server is not None:
+            return RedisEventStore(server.cluster(), "s", **options)
         return SQLiteEventStore(tmp_path / "events.db", **options)
 
     return new

@@ -12,7 +12,7 @@ from lab import raw
 from lab.session import Event, HttpClient, Lab, Reply, served
 
 from wirespeed import EventStore, MemoryEventStore, SQLiteEventStore
-from wirespeed.cluster import Cluster, RedisEventStore
+from wirespeed.cluster import RedisEventStore
 from wirespeed.peer.http.event_store import EventLog
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sse import SseSession
@@ -28,7 +28,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> EventStore:
     if request.param == "memory":
         return MemoryEventStore()
     if request.param == "redis":
-        return RedisEventStore(Cluster(request.getfixturevalue("store_server").url), "lab")
+        return RedisEventStore(request.getfixturevalue("store_server").cluster(), "lab")
     return SQLiteEventStore(tmp_path / "events.db")
 
 
