@@ -31,7 +31,7 @@ class BareClient:
         self._who = who
         self._n = 0
         self.visitor = Visitor(ways)
-        self._opened = time.monotonic()
+        self._asked = self._opened = self._subscribed = time.monotonic()
         self._last: dict[str, int] = {}  # events by the name of their stream
         self._updated = asyncio.Event()
 
@@ -39,6 +39,7 @@ class BareClient:
         """Open the session, use it and end it."""
         try:
             await self.visitor.initialize(ANY)
+            self._opened = time.monotonic()
         except (*BROKEN, KeyError):  # a refusal opens no session
             self.seen.outcomes["not opened"] += 1
             await asyncio.sleep(0.1)
@@ -47,6 +48,7 @@ class BareClient:
         try:
             while await self._told("resources/subscribe", uri=f"stock://{self._who}") != 200:
                 await asyncio.sleep(0.2)
+            self._subscribed = time.monotonic()
             for _ in range(self.seen.random.randrange(4, 12)):
                 await asyncio.sleep(self.seen.random.uniform(0, 2 * pause))
                 await self._use()
@@ -54,7 +56,7 @@ class BareClient:
             await self._told(None, "DELETE")
         except SessionOver:
             self.seen.outcomes["sessions lost"] += 1
-            if not self.seen.may_be_lost(self._opened):
+            if not self.seen.may_be_lost(self._asked, self._opened):
                 self.seen.wrong.append(
                     f"{self._who} has lost its session, opened at {self._opened:.2f}, now "
                     f"{time.monotonic():.2f}"
@@ -197,9 +199,9 @@ class BareClient:
                 async with asyncio.timeout(3):
                     await self._updated.wait()
                 return
-        if not self.seen.may_be_lost(self._opened):
+        if not self.seen.may_be_lost(self._asked, self._subscribed):
             self.seen.wrong.append(
-                f"{self._who} has lost its subscription, opened at {self._opened:.2f}, now "
+                f"{self._who} has lost its subscription of {self._subscribed:.2f}, now "
                 f"{time.monotonic():.2f}"
             )
 

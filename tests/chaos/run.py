@@ -45,7 +45,7 @@ from lab.hosts import Host  # noqa: E402
 from lab.nginx import NGINX  # noqa: E402
 from lab.process import free_port  # noqa: E402
 from lab.store import StoreServer  # noqa: E402
-from seen import Fault, Seen, runs_of  # noqa: E402
+from seen import EMPTIED, Fault, Seen, runs_of  # noqa: E402
 
 from wirespeed import Http, WebSocket  # noqa: E402
 
@@ -171,7 +171,7 @@ class Faults:
                 "cut off from the others": lambda name: self._cut(name, "lan"),
             }
         self.of_store: dict[str, Callable[[], Work]] = {
-            "the store restarts empty": self._restart_empty,
+            EMPTIED: self._restart_empty,
             "the store restarts": self._restart,
             "the store freezes": self._freeze_store,
         }
@@ -192,7 +192,7 @@ class Faults:
         if self._work:
             await asyncio.wait(self._work)
 
-    async def roll(self, seconds: float) -> None:
+    async def roll(self, seconds: float, pause: float) -> None:
         """Drain one host after the other, and start it again."""
         names = itertools.cycle(NAMES)
         until = time.monotonic() + seconds
@@ -200,7 +200,7 @@ class Faults:
             name = next(names)
             self._begin("drain", name, self._drain(name))
             await asyncio.wait(self._work)
-            await asyncio.sleep(2)
+            await asyncio.sleep(pause)
 
     def _begin(self, kind: str, host: str, work: Work) -> None:
         self._seen.open[host] = kind, time.monotonic()
@@ -314,7 +314,7 @@ async def spell(args: argparse.Namespace, folder: Path, links: bool) -> Seen:
             for name in NAMES
         ]
         if args.rolling:
-            await faults.roll(args.seconds)
+            await faults.roll(args.seconds, args.every)
         else:
             await faults.run(args.seconds, args.every, kinds)
         seen.is_over = True
@@ -355,7 +355,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=60)
-    parser.add_argument("--every", type=float, default=5.0, help="seconds from fault to fault")
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=5.0,
+        help="seconds from fault to fault, or from an update to the next",
+    )
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between two requests")
     parser.add_argument("--kind", type=int, choices=range(8), help="of all clients")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))

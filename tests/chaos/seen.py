@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-SOON = 2.0  # seconds in which the record of a new session is written
+RETURN = 5.0  # seconds until all hosts notice that the store or a host is back
+EMPTIED = "the store restarts empty"
 
 
 class Fault(NamedTuple):
@@ -64,14 +65,18 @@ class Seen:
         if self._ended[nonce] > 1:
             self.wrong.append(f"{nonce} has two outcomes")
 
-    def may_be_lost(self, opened: float) -> bool:
-        """Whether a fault may have cost a session that was opened at a time."""
+    def may_be_lost(self, asked: float, answered: float) -> bool:
+        """Whether hosts may have lost what one of them answered between two times: the store was
+        emptied since, or no host may have reached it then; and a host was away too."""
         now = time.monotonic()
         faults = [*self.faults, *(Fault(k, h, at, now) for h, (k, at) in self.open.items())]
         return any(
-            (one.kind == "the store restarts empty" and one.end > opened)
-            or (one.start < opened + SOON and one.end > opened)
-            for one in faults
+            store.end + RETURN > asked
+            and (store.kind == EMPTIED or store.start < answered)
+            and host.start < store.end + RETURN
+            and host.end + RETURN > store.start
+            for store, host in itertools.product(faults, faults)
+            if host.host and not store.host
         )
 
     def judge(self, runs: Iterable[Run]) -> None:
