@@ -8,6 +8,7 @@ from wirespeed.transport.link import Link
 from wirespeed.transport.service import Peer
 
 PATIENCE: float
+MAX_FRAME: int
 MAX_REQUESTS: int
 OF_SESSION: object
 
