@@ -35,7 +35,7 @@ return 0
 
 
 class LocalCounts(Protocol):
-    """What counts while the store is away."""
+    """Counts calls while the store is away."""
 
     def take(self, owner: bytes, limit: int) -> float:
         """Count one more call. Return the seconds until there may be another one."""

@@ -75,7 +75,7 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
         version: `VERSION`.
         who: The keyed digest of its principal; empty without one.
         streams: The beginning of the names of its streams in the event store.
-        messages: What its new connection is told, as JSON text: ``initialize`` first.
+        messages: The messages for its new connection, as JSON text: ``initialize`` first.
         kept: What handlers keep for the session, as `HttpService.session_kept` returns it.
     """
 

@@ -51,7 +51,7 @@ AT_ONCE = 256  # sessions in one round trip
 
 
 class SessionEndpoint(Protocol):
-    """What has the sessions of one path: `wirespeed.peer.http.endpoint.StreamableHttp`."""
+    """The sessions of one path: `wirespeed.peer.http.endpoint.StreamableHttp`."""
 
     @property
     def options(self) -> HttpOptions: ...

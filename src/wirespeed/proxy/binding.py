@@ -31,8 +31,8 @@ class Binding(NamedTuple):
         choice: What chooses between servers before the router does, for requests of 2026-07-28.
         translation: What edits requests and answers; None: nothing does.
         admission: What decides when requests are passed on; None: at once.
-        refusal: What the session answers to all requests, code and text; None: it reads them.
-        on_drain: What is called before the last requests are waited for; None: nothing is.
+        refusal: The code and text of the error that all requests get; None: they are read.
+        on_drain: Called before the proxy waits for the last requests; None: nothing is called.
     """
 
     router: Any = None

@@ -58,7 +58,7 @@ class DownstreamService(Protocol):
         opens: The methods of extensions whose requests stay open; None: there are none.
         flow: The limits of requests to the server; None without any.
         access: What clients may do; None: everything.
-        meter: What counts requests that are refused.
+        meter: Counts requests that are refused.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Downstream(DownstreamSide):
         translates: Whether the client is served if its server does not speak its era.
         searches: Whether it may have a search in place of a list of tools.
         revision: The `Revision` that `initialize` agreed on.
-        request_id: What the client calls its HTTP request, if its requests come one by one.
+        request_id: The client's name of its HTTP request, if its requests come one by one.
     """
 
     # a dict for each idle client is too much
@@ -193,7 +193,7 @@ class Downstream(DownstreamSide):
         self.state = state
 
     def state_changed(self) -> None:
-        """What another host needs to go on with the session is another one now, or no host can."""
+        """The state that another host needs for the session has changed, or no host can go on."""
         session: HttpSession | None = getattr(self.link, "session", None)
         if self.state is not None and session is not None:
             self.state.save(session)

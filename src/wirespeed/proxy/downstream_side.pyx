@@ -56,7 +56,7 @@ cdef class DownstreamSide(Side):
         self.most_takers = MANY_TAKERS
 
     def state_changed(self):
-        """What another host needs to go on with the session is another one now, or no host can."""
+        """The state that another host needs for the session has changed, or no host can go on."""
         raise NotImplementedError
 
     def await_rate(self, Message message not None, head, delay):

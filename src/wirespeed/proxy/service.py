@@ -66,9 +66,9 @@ class ServiceAttachments(NamedTuple):
     Attributes:
         audit: What notes the calls of tools; None: nothing does.
         tracer: What makes spans of requests; None: nothing does.
-        meter: What is counted of its clients, and of the server.
+        meter: Counts requests of its clients and of the server.
         member: The process among the workers and hosts of the proxy.
-        stores: What the hosts of the proxy share; None: they share nothing.
+        stores: The stores that the hosts of the proxy share; None: they share nothing.
         before_fork: Called before workers are forked, once for each service.
     """
 

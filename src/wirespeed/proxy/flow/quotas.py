@@ -24,7 +24,7 @@ _Clock = Callable[[], float]
 
 
 class Counts(Protocol):
-    """What counts calls: in this process, for all workers, or for all hosts."""
+    """Counts calls: in this process, for all workers, or for all hosts."""
 
     def take(self, owner: bytes, limit: int) -> float | Future[float]:
         """Count one more call of today. Return the seconds until tomorrow if there are as many as

@@ -1,5 +1,5 @@
-"""What a client of a legacy era has told the proxy, so that another host can go on with its
-session."""
+"""The state that a client of a legacy era has told the proxy. With it, another host can go on with
+the session."""
 
 from __future__ import annotations
 

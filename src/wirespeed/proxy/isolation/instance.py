@@ -61,7 +61,7 @@ class Instance:
         upstream: The connection; None while there is none, or it is not ready.
         refusal: What requests get while the server cannot be used: code and text.
         dropped: How many messages of the server were dropped, by reason.
-        breaker: What counts its failures; None: nothing does.
+        breaker: Counts its failures; None: nothing does.
         n_retries: How many requests were sent again.
         n_failures: How often it has failed.
     """

@@ -57,7 +57,7 @@ class PerClient:
     """Each client has a server of its own: all that the two say passes, but for the ids.
 
     Attributes:
-        breaker: What counts failures of all servers; None: nothing does, or there were none.
+        breaker: Counts failures of all servers; None: nothing does, or there were none.
     """
 
     is_shared = False

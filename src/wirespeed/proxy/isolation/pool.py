@@ -66,7 +66,7 @@ class Pool:
 
     Attributes:
         has_one: Whether there is one server for each era, for good.
-        versions: What the server speaks, the oldest first; empty until it is known.
+        versions: The revisions that the server speaks, the oldest first; empty until known.
         legacy, modern: What serves clients of these eras.
         changes: What gathers the changes that the modern ones tell of.
         requests: What it answers itself (`Binding.requests`).

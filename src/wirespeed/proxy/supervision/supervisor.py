@@ -100,7 +100,7 @@ class Supervisor:
         config: The server.
         owner: What it belongs to.
         limits: The limits of its connections.
-        meter: What counts these.
+        meter: Counts these.
         restarts: Whether it is started again when it has ended.
         target: How it is reached, if the server has several addresses.
 
@@ -109,12 +109,12 @@ class Supervisor:
         owner: What the server belongs to.
         ready: Done when the first start has succeeded or failed.
         restarts: Whether it is started again when it has ended.
-        checks: What is looked at while it runs, besides its health and its deadlines.
+        checks: Further checks while it runs, besides its health and its deadlines.
         retired: Whether another server has taken its place.
         leaves: Whether it answers its last requests, because it is retired or not wanted any more.
         upstream: The connection while it can be used.
         status: How the server is.
-        meter: What counts its connections.
+        meter: Counts its connections.
     """
 
     def __init__(
