@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from lab.hosts import Visitor
-from lab.http import LEGACY, Peer, message
+from lab.http import LEGACY, Peer, call, message
 from lab.principals import TOKENS
 from lab.proxy_hosts import proxies
 from lab.store import StoreServer
@@ -213,6 +213,35 @@ async def test_a_drain_hands_sessions_over(tmp_path: Path, store_server: StoreSe
             await asyncio.sleep(0.05)
         for one in visitors:
             assert await one.answer("b", "who")
+
+
+@pytest.mark.parametrize("where", ["one", "all"])
+async def test_a_session_with_a_request_at_work_while_its_host_drains(
+    tmp_path: Path, store_server: StoreServer, where: str
+) -> None:
+    """It goes on there until the request has ended, and then elsewhere: nothing is refused."""
+    cluster = {"url": store_server.url}
+    tea = server(tmp_path, "shared")
+    servers = {"tea": tea} if where == "one" else {"tea": tea, "other": tea}
+    prefix = "" if where == "one" else "tea_"
+    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        a, b = await one.answer("a", prefix + "who"), ""
+        long = await one.send("a", body=call(prefix + "wait", {"seconds": 2}, 999))
+        await asyncio.sleep(0.2)
+        hosts.hosts["a"].signal(signal.SIGTERM)
+        heard: list[str] = []
+        while b == "":
+            response = await one.call("b", prefix + "who")
+            assert response.status == 200, response.body
+            messages = response.messages if response.is_stream else [response.json]
+            heard.append(messages[-1]["result"]["content"][0]["text"])
+            b = "" if heard[-1] == a else heard[-1]
+            await asyncio.sleep(0.02)
+        assert a in heard
+        assert b'"text":"waited"' in (await long.response()).body
+        assert await one.answer("b", prefix + "who") == b
 
 
 async def test_workers_of_a_host(tmp_path: Path, store_server: StoreServer) -> None:
