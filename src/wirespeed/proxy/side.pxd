@@ -146,7 +146,7 @@ cdef class Side(SessionConnection):
     cdef public Side outer               # the client's own, where this one is a part of it
     cdef readonly long long n_turns      # turns that were given
     cdef readonly long long n_over_rate  # its requests that came too early for `rates`
-    cdef readonly long long n_over_quota # its calls that were more than a quota has
+    cdef readonly long long n_over_quota  # its calls that were more than a quota has
     cdef CountedCalls counted            # calls that no server has and quotas count; or None
     cdef public object audit             # what notes its requests; None: nothing does
     cdef public int audits               # which of them (`Audits`)

@@ -994,5 +994,6 @@ def totals(sides):
     return dict(
         messages_in=messages_in, messages_out=messages_out, bytes_in=bytes_in, bytes_out=bytes_out,
         faults=faults, refused=refused, late=late, dropped=dropped, passed=passed,
-        over_rate=over_rate, over_quota=over_quota, turns=turns, waiting=waiting, asked=asked, unsent=unsent,
+        over_rate=over_rate, over_quota=over_quota, turns=turns, waiting=waiting, asked=asked,
+        unsent=unsent,
     )

@@ -11,8 +11,8 @@ from wirespeed.transport.link cimport Link
 
 cdef class AnsweringEnd(PassingEnd):
     cdef HttpSite site
-    # Those whose output waits for room, by the numbers of their requests, in the order in which they
-    # are sent: no one overtakes another one.
+    # Links whose output waits for room, by the numbers of their requests, in the order in which
+    # they send.
     cdef dict waiting
     cdef list free                     # PassedLinks for further requests
     cdef dict clients                  # PassedClients by their texts
