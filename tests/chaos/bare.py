@@ -224,13 +224,15 @@ class BareCall:
         self._cancels = cancels
         self._last = ""  # event
         self._heard = 0
+        self._doing = ""
 
     def _wrong(self, text: str) -> None:
         self._client.seen.wrong.append(f"{self._nonce} {text}")
 
     async def run(self, body: bytes) -> str:
         """Returns the outcome."""
-        until = time.monotonic() + PATIENCE
+        since = time.monotonic()
+        until = since + PATIENCE
         while time.monotonic() < until:
             try:
                 if self._last:
@@ -241,6 +243,9 @@ class BareCall:
             except TimeoutError:
                 self._wrong("heard nothing")
                 return "silence"
+            except asyncio.CancelledError:
+                self._wrong(f"waits since {since:.2f}: event {self._last}, {self._doing}")
+                raise
             except BROKEN:
                 outcome = ""
             if outcome:
@@ -255,9 +260,11 @@ class BareCall:
     async def _exchange(self, method: str, **fields: Any) -> str:
         """Send the request, or one for the rest of its stream. Returns the outcome; empty: the
         stream has ended before it."""
+        self._doing = f"{method} of {time.monotonic():.2f}"
         peer = await self._client.visitor.send(ANY, method, **fields)
         try:
             response = await peer.head()
+            self._doing += f", status {response.status}"
             if response.status == 404:
                 raise SessionOver
             if response.status != 200:
@@ -312,8 +319,10 @@ class BareCall:
 
     async def _answer(self, question: Any) -> None:
         """Answer a question of a handler, by any host."""
+        self._doing = f"asked {question['id']} at {time.monotonic():.2f}"
         if self._nonce not in json.dumps(question["params"]):
             self._wrong(f"was asked {question}")
         result = YES if question["method"] == "elicitation/create" else SAMPLE
         body = json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}).encode()
         await self._client.deliver(body)
+        self._doing += f", answered by {time.monotonic():.2f}"
