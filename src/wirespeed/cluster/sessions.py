@@ -453,14 +453,14 @@ class SessionHosts:
         self,
         exchange: Exchange,
         session_id: str,
-        host: str,
+        url: str,
         body: bytes,
         otherwise: Callable[[NotPassed], object],
     ) -> None:
         """Answer a request with the response of another host. ``otherwise``: As of
         `HostLink.pass_on`."""
         member, _, worker = self._owner_of(session_id).partition(".")
-        link = self._links.to(host, member.partition("@")[0])
+        link = self._links.to(url, member.partition("@")[0])
         link.pass_on(exchange, int(worker), body, otherwise)
 
 
