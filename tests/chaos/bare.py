@@ -31,7 +31,7 @@ class BareClient:
         self._who = who
         self._n = 0
         self.visitor = Visitor(ways)
-        self._asked = self._opened = self._subscribed = time.monotonic()
+        self._asked = self._opened = self._subscribed = self._used = time.monotonic()
         self._last: dict[str, int] = {}  # events by the name of their stream
         self._updated = asyncio.Event()
 
@@ -39,7 +39,7 @@ class BareClient:
         """Open the session, use it and end it."""
         try:
             await self.visitor.initialize(ANY)
-            self._opened = time.monotonic()
+            self._opened = self._used = time.monotonic()
         except (*BROKEN, KeyError):  # a refusal opens no session
             self.seen.outcomes["not opened"] += 1
             await asyncio.sleep(0.1)
@@ -56,7 +56,7 @@ class BareClient:
             await self._told(None, "DELETE")
         except SessionOver:
             self.seen.outcomes["sessions lost"] += 1
-            if not self.seen.may_be_lost(self._asked, self._opened):
+            if not self.seen.may_be_lost(self._asked, self._opened, self._used):
                 self.seen.wrong.append(
                     f"{self._who} has lost its session, opened at {self._opened:.2f}, now "
                     f"{time.monotonic():.2f}"
@@ -99,6 +99,8 @@ class BareClient:
             self.seen.outcomes[f"status {response.status}, without a handler"] += 1
         if response.status == 404:
             raise SessionOver
+        if response.status < 400:
+            self._used = time.monotonic()
         if response.status not in (200, 202, 204, *REFUSED):
             self.seen.wrong.append(f"{self._who}: {response.status} {response.body!r}")
         return response.status
@@ -126,6 +128,7 @@ class BareClient:
         self, peer: Peer, response: Response, last: str
     ) -> AsyncIterator[tuple[str, Any]]:
         """The events of a response: the last id, and the message or None."""
+        self._used = time.monotonic()
         if not response.is_stream:
             while await peer.more(response):
                 pass
@@ -199,7 +202,7 @@ class BareClient:
                 async with asyncio.timeout(3):
                     await self._updated.wait()
                 return
-        if not self.seen.may_be_lost(self._asked, self._subscribed):
+        if not self.seen.may_be_lost(self._asked, self._subscribed, self._used):
             self.seen.wrong.append(
                 f"{self._who} has lost its subscription of {self._subscribed:.2f}, now "
                 f"{time.monotonic():.2f}"

@@ -45,12 +45,11 @@ from lab.hosts import Host  # noqa: E402
 from lab.nginx import NGINX  # noqa: E402
 from lab.process import free_port  # noqa: E402
 from lab.store import StoreServer  # noqa: E402
-from seen import EMPTIED, Fault, Seen, runs_of  # noqa: E402
+from seen import EMPTIED, LIFETIME, Fault, Seen, runs_of  # noqa: E402
 
 from wirespeed import Http, WebSocket  # noqa: E402
 
 NAMES = ("a", "b", "c")
-LIFETIME = 16.0  # seconds that a session lives without use: keys are gone soon after the end
 DRAINED_IN = 30.0
 MAX_GROWTH = 32 * 1024  # KiB of memory of a host
 PAGE = ROOT / "docs" / "how-to" / "several-hosts.md"

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+LIFETIME = 16.0  # seconds that a session lives without use: keys are gone soon after the end
 RETURN = 5.0  # seconds until all hosts notice that the store or a host is back
 EMPTIED = "the store restarts empty"
 
@@ -65,10 +66,14 @@ class Seen:
         if self._ended[nonce] > 1:
             self.wrong.append(f"{nonce} has two outcomes")
 
-    def may_be_lost(self, asked: float, answered: float) -> bool:
+    def may_be_lost(self, asked: float, answered: float, used: float) -> bool:
         """Whether hosts may have lost what one of them answered between two times: the store was
-        emptied since, or no host may have reached it then; and a host was away too."""
+        emptied since, or no host may have reached it then; and a host was away too. Or no host has
+        answered since ``used``, and the session has ended by its time.
+        """
         now = time.monotonic()
+        if now - used > LIFETIME:
+            return True
         faults = [*self.faults, *(Fault(k, h, at, now) for h, (k, at) in self.open.items())]
         return any(
             store.end + RETURN > asked
