@@ -178,7 +178,7 @@ async def test_requests_that_wait_for_a_server_may_be_given_up(tmp_path: Path, w
     late = WAITS_FOR_A_FILE.format(path=tmp_path / "go") + script.read_text()
     if where == "the pool":
         script.write_text(late)
-        lab.proxy.services["b"]._alone = False  # so that its start is not waited for
+        lab.proxy.services["b"].is_alone = False  # so that its start is not waited for
     async with lab.serving():
         one, two = await lab.connect(MODERN), await lab.connect(MODERN)
         if where != "the pool":
