@@ -107,8 +107,11 @@ def routes(
 def shared_at(config: ProxyConfig) -> str | None:
     """Return the first listener over HTTP, without its path: other hosts reach its sessions. None:
     there is none."""
-    found = (one.url for one in config.listeners if parse(one.url).is_http)
-    return next(map(base_of, found), None)
+    for one in config.listeners:
+        with contextlib.suppress(ValueError):  # whoever listens there says why
+            if parse(one.url).is_http:
+                return base_of(one.url)
+    return None
 
 
 @dataclass
