@@ -86,7 +86,9 @@ async def watched(net: Partition, *names: str) -> AsyncIterator[list[Watch]]:
     async with asyncio.TaskGroup() as group:
         watches = [Watch(net, name, group) for name in names]
         for one in watches:
-            await one.visitor.initialize(one.name)
+            while "mcp_session_id" not in one.visitor.fields:
+                with contextlib.suppress(KeyError):  # a host without a lease opens no session
+                    await one.visitor.initialize(one.name)
         await asyncio.sleep(1.2)
         for one in watches:
             one.ask_always(*net.hosts.hosts)

@@ -177,7 +177,6 @@ async def test_requests_that_come_at_once(tmp_path: Path, store_server: StoreSer
             }
             await client.send(
                 {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
-                {"jsonrpc": "2.0", "method": "notifications/initialized"},
                 {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
             )
             answers = [await client.recv() for _ in range(2)]

@@ -128,7 +128,7 @@ async def test_a_listener_that_cannot_accept_waits(
         monkeypatch.setattr(Short, "fault", fault)
         monkeypatch.setattr(Short, "n", 0)
         with short:
-            place.listener._accept(short)
+            place.listener._accept(short, place.listener._take)
         assert Short.n == 1
         assert len([one for one in caplog.records if "accepted for 1 s" in one.getMessage()]) == 1
         peer = await Bare.connect(place.port)  # it was in the queue meanwhile
