@@ -98,7 +98,8 @@ async def test_streams_without_an_end(tmp_path: Path, store_server: StoreServer)
             while (kind, number) != (END, 5):
                 kind, number, data = await end.frame()
                 n += len(data)
-                assert n < 16_000_000
+                # buffers of the kernel, which grow to 10 MB and more; without turns it was 90 MB
+                assert n < 45_000_000
 
 
 async def test_the_drain_of_the_host_of_a_client(tmp_path: Path, store_server: StoreServer) -> None:
