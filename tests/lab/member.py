@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -103,7 +104,12 @@ async def asking(
     port: int, name: str = "a", key: bytes = KEY, proof: bytes | None = None
 ) -> AsyncIterator[End]:
     """The end that asks, of a host. ``proof``: In place of the right one."""
-    end = End(*await asyncio.open_connection("127.0.0.1", port))
+    sock = socket.socket()
+    sock.setblocking(False)
+    # The kernel takes little, so that what waits is at the other end.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    end = End(*await asyncio.open_connection(sock=sock))
     try:
         request, asked = MemberProofs(key).request("127.0.0.1")
         end.writer.write(request)
