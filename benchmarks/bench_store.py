@@ -1,4 +1,4 @@
-"""What does the store of several hosts take? `docs/explanation/capacity.md` is made of its figures.
+"""The cost of the store of several hosts: the figures of `docs/explanation/capacity.md`.
 
 ``operations``: for each operation of a host, the processor time of the store and of the host, how
 many a second one store does, and the bytes that stay. Twenty are asked at once, as a busy host
@@ -333,7 +333,7 @@ async def connections(port: int, n: int) -> AsyncIterator[list[Connection]]:
 
 async def opened(port: int, n: int) -> list[str]:
     """Open n sessions. Return their ids. A host that is too busy to hear of the store in time
-    answers 503: it is asked again."""
+    answers 503, and the client asks again."""
     found: list[str] = []
     numbers = iter(range(n))
 

@@ -186,7 +186,7 @@ class BareClient:
             await asyncio.sleep(0.2)
 
     def _hear(self, said: Any) -> None:
-        """Where a host may have missed changes, it says that everything has changed."""
+        """Take a notification. A host that may have missed changes says that all has changed."""
         if said["method"] == "notifications/resources/updated":
             self._updated.set()
             if said["params"] != {"uri": f"stock://{self._who}"}:

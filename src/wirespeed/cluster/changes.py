@@ -218,5 +218,5 @@ class SharedChanges:
 
 
 def _order(id: str) -> tuple[int, ...]:
-    """What orders the ids of a stream."""
+    """The key by which the ids of a stream are ordered."""
     return tuple(map(int, id.split("-")))

@@ -160,8 +160,8 @@ async def _answer(redis: Redis | RedisCluster, command: Command) -> Any:
 
 
 def clients_of(url: str, timeout: float) -> tuple[Callable[[float], StoreClient], str]:
-    """Return the function that makes clients of a URL, which wait so many seconds for an answer,
-    and the URL without user and password.
+    """Return a function and the URL without user and password. The function makes a client; its
+    argument is the seconds that the client waits for an answer.
 
     Args:
         url: As `GRAMMAR` says. A query may have `TLS_OPTIONS`, ``db`` and `SENTINEL_OPTIONS`.

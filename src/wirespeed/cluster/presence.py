@@ -1,4 +1,4 @@
-"""Which hosts of a deployment live, and which of them may go on with what they own.
+"""The living hosts of a deployment, and those that may go on with what they own.
 
 Each living host has an entry in the store, which each of its workers renews every second. A host
 is a *member* by its name and its URL. The hosts whose entries live at a renewal are its *view*: the
@@ -7,8 +7,8 @@ store numbers the views, and each entry says which views its workers can have.
 A host owns what it owns for `LEASE` after a renewal, and its entry lives longer: `LIFETIME`. While
 the store is gone, the lease goes on as long as a strict majority of the view says that it does not
 reach the store, neither by itself nor through others, for ``without_store`` seconds at most. A host
-that reaches the store takes another one for gone when so many hosts of each possible view say
-that they did not say so for `LIFETIME` that the others are no majority.
+that reaches the store takes another one for gone when, in each possible view, the hosts that may
+have said so within `LIFETIME` are not a majority.
 """
 
 from __future__ import annotations

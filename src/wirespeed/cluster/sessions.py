@@ -63,7 +63,7 @@ class SessionEndpoint(Protocol):
         """The messages that give a new connection the state of a session; None: it cannot move."""
 
     def kept_of(self, session: HttpSession) -> bytes:
-        """What handlers keep for a session, as far as it moves."""
+        """The values of handlers that move with a session to another host."""
 
     def drop_session(self, session: HttpSession) -> None:
         """End a session here, which another process has now."""

@@ -156,7 +156,7 @@ class Cluster:
         return time.monotonic() - self._changed if self._state == "up" else 0.0
 
     def new_client(self, wait: float) -> StoreClient:
-        """Make a connection of its own, which waits so many seconds for an answer."""
+        """Make a further connection, which waits ``wait`` seconds for an answer."""
         return self._make(wait)
 
     def hurry(self) -> None:

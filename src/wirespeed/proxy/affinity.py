@@ -220,7 +220,7 @@ class Seals:
 
     @property
     def _shown(self) -> str:
-        """What stands in clear before an id."""
+        """The beginning of an id, which is not sealed."""
         return self.member.shown if self._is_process else ""
 
     def seal(self, task_id: str, principal: bytes | None) -> str:

@@ -1,4 +1,4 @@
-"""How the service of a proxy is served over HTTP: sessions here and at other hosts, the card."""
+"""The service of a proxy over HTTP: sessions of this host and of others, and the server card."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Shown:
         return bool(self._said)
 
     def rules(self) -> list[tuple[str, str, bool]]:
-        """What was said, the earliest first: kind, word, and whether it is shown."""
+        """The rules, the earliest first: kind, name or tag, and whether it is shown."""
         return [(*rule, shown) for rule, shown in self._said.items()]
 
     def restore(self, rules: Iterable[tuple[str, str, bool]]) -> None:

@@ -367,7 +367,7 @@ async def test_addresses_of_a_later_priority_stand_by() -> None:
             assert await called(client, 10) == {"a": 10}
 
 
-# -- when it is looked up, and how much is taken ---------------------------------------------------
+# -- the times of look-ups, and the most addresses ------------------------------------------------
 
 
 class Taken:

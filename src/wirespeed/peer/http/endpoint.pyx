@@ -549,7 +549,7 @@ cdef class StreamableHttp(HttpTarget):
         return self.service.session_messages(session.connection)
 
     def kept_of(self, session):
-        """What handlers keep for a session, as far as it moves."""
+        """The values of handlers that move with a session to another host."""
         return self.service.session_kept(session.connection)
 
     async def save_session(self, session, *, opens):

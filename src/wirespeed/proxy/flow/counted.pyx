@@ -13,6 +13,7 @@ cdef enum:
 
 @cython.final
 cdef class CountedCalls:
+    """The calls of one client that are counted and not sent, by their references."""
 
     def __cinit__(self):
         self.calls = {}

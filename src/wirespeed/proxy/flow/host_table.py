@@ -1,9 +1,10 @@
 """Numbers that all workers of one host share, in memory that is mapped before they are forked.
 
 A number belongs to the digest of a key, and is kept until a time of the monotonic clock, which all
-processes of a host share. The digest leads to a set of slots. Whoever looks at a set has a lock on
-it, which ends with its process. A worker that is stopped with a lock does not stop the others:
-after `TRIES` they go on without it, and a number may be too small by what they have counted.
+processes of a host share. The digest leads to a set of slots. A worker locks a set while it looks
+at it, and the lock ends with its process. A worker that is stopped with a lock does not stop the
+others: after `TRIES` they go on without it, and a number may be too small by what they have
+counted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How two processes prove to each other that they are members of one deployment, before one of them
-passes requests on to the other (`passing`).
+"""Proofs by which two processes show each other that they are members of one deployment, before one
+of them passes requests on to the other (`passing`).
 
 The process that asks opens a connection by an upgrade of HTTP. Each of the two sends a nonce, and
 then a proof: an HMAC of both nonces, of its role and of the name of the process that answers. So a

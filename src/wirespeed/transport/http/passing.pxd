@@ -44,7 +44,7 @@ cdef class PassingFramer(Framer):
     cdef size_t left                   # bytes of a part that have not arrived
     cdef size_t unread                 # the same of a frame that is too long
 
-    # From now on take frames of so many bytes.
+    # Set the most bytes of a frame.
     cdef int widen_c(self, size_t max_frame) except -1
     cdef int settle_c(self) except -1
 
