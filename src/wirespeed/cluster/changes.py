@@ -2,8 +2,9 @@
 
 The key ``changes`` is a stream of at most `MAX_KEPT` changes: number, process, kind and what; the
 key ``serial`` has the number of the last one. Each process that has subscribers reads the stream
-over a connection of its own. One that misses a number, because it was away for long or because the
-store has lost its data, says so: then it may have missed any change.
+over a connection of its own. One that misses a number, because it was away for long, because the
+store has lost its data or because another process had too many changes to tell, says so: then it
+may have missed any change.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from wirespeed.cluster.clients import Script, StoreClient
 from wirespeed.cluster.store import Cluster, end_tasks
 from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.transport.backoff import Backoff
+from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.cluster")
 
@@ -29,11 +31,13 @@ LIFETIME = 3600.0  # seconds after which the store forgets changes that nobody r
 WAIT = 30.0  # seconds for which a process waits for a change, before it asks again
 AGAIN = Backoff(0.1, 5.0, jitter=True)
 
-# ARGV: process, most changes, milliseconds of life, pairs of kind and what.
+# ARGV: process, most changes, milliseconds of life, the number of changes that are not told (the
+# others miss their numbers), pairs of kind and what.
 _TELL = Script(
     """
 local stream, serial = KEYS[1] .. 'changes', KEYS[1] .. 'serial'
-for i = 4, #ARGV, 2 do
+redis.call('INCRBY', serial, ARGV[4])
+for i = 5, #ARGV, 2 do
   redis.call('XADD', stream, 'MAXLEN', ARGV[2], '*', 'n', redis.call('INCR', serial),
     'by', ARGV[1], 'kind', ARGV[i], 'what', ARGV[i + 1])
 end
@@ -80,6 +84,8 @@ class SharedChanges:
         self._thread = 0
         self._has_subscribers = False
         self._waiting: dict[tuple[str, str], None] = {}
+        self._n_dropped = 0  # changes that nobody is told of
+        self._quiet = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._telling: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._client: StoreClient | None = None
@@ -127,8 +133,11 @@ class SharedChanges:
     def _note(self, kind: str, what: str) -> None:
         if self._loop is None:
             return
-        if len(self._waiting) >= MAX_WAITING:
-            logger.warning("hosts are not told of %s %s: the store is away", kind, what)
+        if len(self._waiting) >= MAX_WAITING and (kind, what) not in self._waiting:
+            self._n_dropped += 1
+            self._quiet.log(
+                logging.WARNING, "too many changes wait for the store: hosts are not told which"
+            )
             return
         self._waiting[kind, what] = None
         if self._telling is None:
@@ -139,14 +148,16 @@ class SharedChanges:
         n_failures = 0
         while self._waiting:
             told, self._waiting = self._waiting, {}
+            n_dropped, self._n_dropped = self._n_dropped, 0
             words = [word for change in told for word in change]
             try:
                 await self._cluster.run(
-                    _TELL, self._base, self._id, MAX_KEPT, round(LIFETIME * 1000), *words
+                    _TELL, self._base, self._id, MAX_KEPT, round(LIFETIME * 1000), n_dropped, *words
                 )
                 n_failures = 0
             except StoreUnavailable:  # it may have them: then they are told twice
                 self._waiting = told | self._waiting
+                self._n_dropped += n_dropped
                 await asyncio.sleep(AGAIN.pause(n_failures))
                 n_failures += 1
             except ProtocolError as exc:

@@ -13,7 +13,7 @@ from lab.task import SECRET
 
 from wirespeed import Client, Server
 from wirespeed.cluster import Cluster
-from wirespeed.cluster.changes import MAX_KEPT
+from wirespeed.cluster.changes import MAX_KEPT, MAX_WAITING
 from wirespeed.transport.backoff import Backoff
 from wirespeed.types import ResourceUpdated, ToolsChanged
 
@@ -119,6 +119,24 @@ async def test_a_host_that_was_away_says_once_that_it_may_have_missed_changes(
         cable.is_cut = False
         await heard.just(ResourceUpdated(TEA))
         await events.just()
+
+
+async def test_a_host_that_changes_too_much_while_the_store_is_away(
+    store_server: StoreServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others may have missed any change. The log has one line."""
+    async with Cable(store_server) as cable, contextlib.AsyncExitStack() as stack:
+        here = await stack.enter_async_context(serving(shop(store_server.url)))
+        away = await stack.enter_async_context(serving(shop(cable.url)))
+        _, heard = await subscribed(stack, here, "modern")
+        cable.cut()
+        for n in range(MAX_WAITING + 10):
+            away.server.resource_updated(f"stock://{n}")
+        cable.is_cut = False
+        await heard.just(*MISSED)
+        away.server.resource_updated(TEA)
+        await heard.just(ResourceUpdated(TEA))
+    assert caplog.text.count("too many changes wait") == 1
 
 
 async def test_a_store_that_lost_its_changes(new_store_server: MakeServer) -> None:
