@@ -231,7 +231,7 @@ INSIDE = {
         merge
         operation
         hosts
-        over_http
+        service_life
         lite
         service mirror file_keys
         file

@@ -465,7 +465,7 @@ class Proxy:
         begun = [one for name, one in services.items() if self._services.get(name) is not one]
         if serves:
             for service in begun:
-                service.begin()
+                service.life.begin()
         try:
             await self._swap(config, services, whole)
             await self.listening.change(moves)

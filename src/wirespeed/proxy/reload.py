@@ -147,7 +147,7 @@ class IncomingServer:
         name = self.service.name
         try:
             try:
-                await self.service.prove()
+                await self.service.life.prove()
             except WirespeedError as exc:
                 self.error = str(exc).partition("\n")[0]
             _done(self.started)
@@ -159,7 +159,7 @@ class IncomingServer:
                     self.error,
                 )
                 _done(self.tried)
-                await self.service.revived()
+                await self.service.life.revived()
                 logger.info("%s: the changed server was started, and takes its place", name)
             elif self.error:
                 logger.warning("%s: %s", name, self.error)

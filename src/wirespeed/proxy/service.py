@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
+import msgspec
+
+from wirespeed.peer.service import HttpService
 from wirespeed.protocol import codes
 from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
@@ -18,8 +21,8 @@ from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.hosts.client_state import ClientState
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
 from wirespeed.proxy.names.watch import NameWatch
-from wirespeed.proxy.over_http import ServedOverHttp
-from wirespeed.proxy.own_requests import modern_version
+from wirespeed.proxy.own_requests import modern_version, own_info
+from wirespeed.proxy.service_life import ServiceLife
 from wirespeed.proxy.upstream import Upstream, UpstreamOwner
 from wirespeed.transport.memory import pair
 
@@ -27,9 +30,12 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
+    from wirespeed.peer.http.endpoint import StreamableHttp
+    from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.peer.http.sessions import Sessions
     from wirespeed.proxy.access.audit import AuditLog
     from wirespeed.proxy.access.grants import Grants
-    from wirespeed.proxy.access.principals import Principals
+    from wirespeed.proxy.access.principals import Principals, ProxyAuthority
     from wirespeed.proxy.access.skills import SkillApprovals, SkillGate
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.config import ProxyConfig
@@ -39,12 +45,16 @@ if TYPE_CHECKING:
     from wirespeed.proxy.hooks import HookedTools
     from wirespeed.proxy.hosts.membership import Membership
     from wirespeed.proxy.hosts.stores import ProxyStores
+    from wirespeed.proxy.identity.logins import Logins
     from wirespeed.proxy.isolation.per_principal import PerPrincipal
     from wirespeed.proxy.lite import LiteFront, LiteFronts
     from wirespeed.proxy.merge.merged import Merged
     from wirespeed.proxy.meta_tools import MetaTools
     from wirespeed.proxy.operation.meter import Meter
     from wirespeed.proxy.supervision.supervisor import Supervisor
+    from wirespeed.transport.http.exchange import HttpTarget
+    from wirespeed.transport.http.options import HttpOptions, SessionDirectory
+    from wirespeed.transport.http.server_card import ServerIdentity
     from wirespeed.transport.link import Link
     from wirespeed.transport.taskpool import TaskPool
 
@@ -55,8 +65,6 @@ _OUTSTANDING = (1 << 20) - 1
 # Bytes that wait for a server to read them, at which the clients take turns: what it must read
 # before it sees the next message. The pipe holds 64 KiB more.
 _OUTPUT_HIGH, _OUTPUT_LOW = 256 * 1024, 64 * 1024
-# Seconds between two looks at a server that could not be started.
-_LOOK = 0.25
 
 
 class ServiceAttachments(NamedTuple):
@@ -80,8 +88,8 @@ class ServiceAttachments(NamedTuple):
     before_fork: Callable[[], None] = lambda: None
 
 
-class ProxyService(ServedOverHttp):
-    """A `wirespeed.transport.service.Service` that passes everything on to servers.
+class ProxyService(HttpService):
+    """An `HttpService` that passes everything on to servers.
 
     Attributes:
         name: The server's, or the proxy's.
@@ -107,6 +115,7 @@ class ProxyService(ServedOverHttp):
         identities: Finds the connections of each principal; None: the server sees the proxy.
         logins: The logins of principals at the server; None: the server has no logins.
         names: Looks up the addresses of the server; None: the configuration has them.
+        life: Its servers, which run while a listener needs them.
     """
 
     reads_headers: bool = False
@@ -119,11 +128,12 @@ class ProxyService(ServedOverHttp):
         attached: ServiceAttachments,
         backend: BackendConfig | None = None,
     ) -> None:
-        super().__init__()
         self.name = name
-        self.proxy_name = None
+        self.proxy_name: str | None = None
         self.config = backend
-        self.flow: RequestLimits | None = None
+        self.flow = None
+        if backend is not None and backend.flow.is_on:
+            self.flow = RequestLimits(backend.flow, backend.name)
         self.rates: Rates | None = None
         self.quotas: EndpointQuotas | None = None
         self.cut = {"slow reader": 0, "idle": 0, "replaced": 0}
@@ -134,7 +144,7 @@ class ProxyService(ServedOverHttp):
         # A set of thousands takes three times the memory.
         self.downstreams: dict[Downstream, None] = {}
         self.farewell = "the proxy is shutting down"
-        self.auth = None
+        self.auth: ProxyAuthority | None = None
         self.access: Grants | None = None
         self.audit, self.tracer, self.meter, self._member = attached[:4]
         self.stores, self._before_fork = attached[4:]
@@ -142,8 +152,11 @@ class ProxyService(ServedOverHttp):
         self.hooks: HookedTools | None = None
         self.skills: SkillGate | None = None
         self.identities: PerPrincipal | None = None
-        self.logins = None
-        self.names: NameWatch | None = None
+        self.logins: Logins | None = None
+        self.names = None
+        if backend is not None and backend.resolve is not None:
+            self.names = NameWatch(backend, cast("Any", assignment))
+        self.life = ServiceLife(name, assignment, self.names, self.audit, self.stores)
         self._hooked: tuple[HookConfig, ...] = ()
         self._closing: asyncio.Future[None] | None = None
         self._drained: str | None = None
@@ -153,10 +166,8 @@ class ProxyService(ServedOverHttp):
             ToolSchemas(name, lambda owner, client: self.join(owner, client)[0]).ask
         )
         self._runs = backend  # what its servers are started by
-        self._holders = 0
-        self._ended = False
-        self._starting: asyncio.Future[None]
         self._lite: LiteFronts | None = None
+        self._over_http: list[StreamableHttp] = []
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig, attached: ServiceAttachments) -> Self:
@@ -180,10 +191,6 @@ class ProxyService(ServedOverHttp):
             assignment = assignment_of(used, limits, attached.meter, seals)
             service = cls(config, backend.name, assignment, attached, backend)
         service._runs = used
-        if backend.resolve is not None:
-            service.names = NameWatch(backend, cast("Any", service.assignment))
-        if backend.flow.is_on:
-            service.flow = RequestLimits(backend.flow, backend.name)
         return service
 
     @classmethod
@@ -390,82 +397,26 @@ class ProxyService(ServedOverHttp):
     async def hold(self) -> None:
         """Start the servers, for the first listener. TransportError: the only one cannot be
         started, or the audit log cannot be written."""
-        if not self.is_alone:  # the others do not wait for it
-            self.begin()
-        elif self._hold():
-            try:
-                await self._starting
-            except BaseException:
-                self._holders = 0
-                await (self.names or self.assignment).stop()
-                if self.stores is not None:
-                    await self.stores.release(self)
-                self._close_audit()
-                raise
-
-    def begin(self) -> asyncio.Future[None]:
-        """The same without waiting. A server that cannot be started is logged."""
-        if self._hold():
-            self._starting.add_done_callback(self._started)
-        return self._starting
-
-    async def prove(self) -> None:
-        """Start the servers, as `begin` does, and see that one can be started. WirespeedError: it
-        cannot, and is tried again."""
-        self._hold()
-        await asyncio.shield(self._starting)
-        await self.assignment.prove()
-
-    async def revived(self) -> None:
-        """Wait until a server could be started after all."""
-        while not any(one.is_settled for one in self.supervisors):
-            await asyncio.sleep(_LOOK)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a listener needs the servers."""
-        return self._holders > 0
-
-    def _hold(self) -> bool:
-        """Hold the servers once more. Return whether this is the first time, so that they start."""
-        if self._holders == 0 and self.audit is not None:
-            self.audit.hold()
-        if self.stores is not None:
-            self.stores.hold(self)
-        self._holders += 1
-        if self._holders == 1:
-            self._ended = False
-            self._starting = asyncio.ensure_future((self.names or self.assignment).start())
-        return self._holders == 1
-
-    def _started(self, done: asyncio.Future[None]) -> None:
-        if not done.cancelled() and (error := done.exception()) is not None:
-            logger.warning("%s: %s", self.name, str(error).partition("\n")[0])
+        if self.is_alone:
+            await self.life.hold()
+        else:  # the others do not wait for it
+            self.life.begin()
 
     async def release(self, held: None) -> None:
         """End the servers, after the last listener. Clients that are left have their requests
         answered."""
-        self._holders -= 1
-        if self._holders == 0:
-            while self.downstreams:
-                for downstream in list(self.downstreams):
-                    downstream.drain()
-                if self.downstreams:
-                    await asyncio.wait([downstream.closed for downstream in self.downstreams])
-            self._ended = True
-            self._starting.cancel()
-            await (self.names or self.assignment).stop()
-            if self.hooks is not None:
-                await self.hooks.close()
-            if self.logins is not None:
-                self.logins.close()
-            if self.stores is not None:
-                await self.stores.release(self)
-            self._close_audit()
-
-    def _close_audit(self) -> None:
-        if self.audit is not None:
-            self.audit.release()
+        if not self.life.release():
+            return
+        while self.downstreams:
+            for downstream in list(self.downstreams):
+                downstream.drain()
+            if self.downstreams:
+                await asyncio.wait([downstream.closed for downstream in self.downstreams])
+        await self.life.end()
+        if self.hooks is not None:
+            await self.hooks.close()
+        if self.logins is not None:
+            self.logins.close()
 
     def connect(
         self,
@@ -523,7 +474,7 @@ class ProxyService(ServedOverHttp):
         if downstream.is_client:
             self.downstreams[downstream] = None
             self.meter.client_came(downstream, self.downstreams)
-        if self._ended:  # the client was on its way when the configuration changed
+        if self.life.has_ended:  # the client was on its way when the configuration changed
             refusal = codes.SHUTTING_DOWN, self.farewell
             downstream.bind(Binding.to_router(WithoutSession(), self.flow, refusal))
         downstream.router.joined(downstream)
@@ -577,3 +528,72 @@ class ProxyService(ServedOverHttp):
         kind = LegacyClient if modern_version(message) is None else ModernClient
         to = kind(downstream, join, own).route(downstream, message)
         assert to is None  # it connects first
+
+    # -- over HTTP ---------------------------------------------------------------------------------
+
+    def identity(self, guarded: bool) -> ServerIdentity | None:
+        """The server as its card describes it, by the name that the proxy has for it and the
+        version of the proxy. Where clients need a token, the names of servers are not told."""
+        from wirespeed.transport.http.server_card import ServerIdentity
+
+        if self.config is None:
+            return ServerIdentity(
+                own_info(), (*self.modern_versions[::-1], *self.legacy_versions[::-1])
+            )
+        if guarded and not self.is_alone:
+            return None
+        return ServerIdentity({**own_info(), "name": self.name}, ())
+
+    def well_known(self, path: str) -> Mapping[str, HttpTarget]:
+        """Return the targets of further paths, where it is served at ``path``."""
+        found = {} if self.auth is None else dict(self.auth.well_known(path))
+        return found if self.logins is None else {**found, **self.logins.targets()}
+
+    def http_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """Return what answers HTTP requests. ValueError: an option is not for the proxy."""
+        from wirespeed.peer.http.endpoint import StreamableHttp
+
+        if options.stateless:
+            raise ValueError("the proxy needs sessions: it cannot be stateless")
+        found = StreamableHttp(self, self._named(options), loop, pool)
+        self._over_http.append(found)
+        return found
+
+    def session_directory(self, url: str) -> SessionDirectory:
+        """Return the directory of sessions. ``url``: Where other hosts reach this one. ValueError:
+        the proxy has no cluster, or the URL is not that of a host."""
+        if self.stores is None:
+            raise ValueError("host_url needs a cluster")
+        return self.stores.session_hosts(url)
+
+    def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
+        """As `HttpService.session_messages`. A session whose server is its client's own stays."""
+        downstream: Downstream = connection
+        state: ClientState | None = downstream.state
+        if state is None or downstream.revision is None:
+            return None
+        if self.config is None:
+            moves = cast("Merged", self.assignment).may_move(downstream)
+        else:
+            moves = downstream.router.is_shared
+        return state.messages() if moves else None
+
+    @property
+    def sessions(self) -> list[Sessions[HttpSession]]:
+        """The tables of sessions of its listeners over HTTP."""
+        self._over_http = [one for one in self._over_http if not one.draining]
+        return [one.sessions for one in self._over_http if one.sessions is not None]
+
+    def sse_target(
+        self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool
+    ) -> HttpTarget:
+        """Return what answers HTTP requests of clients of 2024-11-05."""
+        from wirespeed.peer.http.sse import SseEndpoint
+
+        return SseEndpoint(self, self._named(options), loop, pool)
+
+    def _named(self, options: HttpOptions) -> HttpOptions:
+        """Return the options with the name of the proxy for ids of sessions."""
+        return msgspec.structs.replace(options, name=self.proxy_name or options.name)

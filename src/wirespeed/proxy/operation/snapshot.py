@@ -268,6 +268,14 @@ class Facts(msgspec.Struct):
     store: StoreEntry | None = None
 
 
+class Held(Protocol):
+    """What is needed, or is not."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anything needs it."""
+
+
 class ProxyEndpoint(Protocol):
     """The service of a server, or of all servers as one, as far as its numbers are read."""
 
@@ -298,7 +306,7 @@ class ProxyEndpoint(Protocol):
         """The lives of its servers."""
 
     @property
-    def is_held(self) -> bool:
+    def life(self) -> Held:
         """Whether a listener needs the servers."""
 
     @property
@@ -516,7 +524,7 @@ def state_of(service: ProxyEndpoint) -> str:
         return "up"
     if supervisors and not any(one.restarts for one in supervisors):
         return "up"
-    if not supervisors and not service.is_held:
+    if not supervisors and not service.life.is_held:
         return "starting"
     if not supervisors and service.config.resolve is not None:
         return "down"  # the name leads nowhere

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from wirespeed._core.slab import InputBudget, give_back
+from wirespeed._core.slab import InputBudget
 from wirespeed.transport.address import Address, urls_of
 from wirespeed.transport.http.options import default_name
 from wirespeed.transport.net.activation import LINGER
 from wirespeed.transport.net.connections import ServedConnection, ServedHttp
 from wirespeed.transport.net.keepalive import KeepAlive
+from wirespeed.transport.net.memory_return import MemoryReturn
 from wirespeed.transport.net.sockets import (
     ListeningSockets,
     SocketStream,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.server")
 
 ACCEPTS_A_TURN = 64
-MAX_KEPT = 8 * 1024 * 1024  # bytes that the allocator may keep after a burst
 MAX_REFUSALS = 64  # connections above `max_connections` that receive a refusal
 OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -70,12 +70,9 @@ class Listener:
 
     Attributes:
         accept_pause: Seconds without accepting when descriptors or memory run out.
-        burst, quiet: Memory goes back to the system when half of at least so many connections have
-            left, and none of these comes back within so many seconds.
     """
 
     accept_pause = 1.0
-    burst, quiet = 32, 5.0
 
     def __init__(
         self,
@@ -128,8 +125,7 @@ class Listener:
             close_timeout=options.close_timeout,
             others=tuple(self.limits.values()) if self.address.has_paths else (),
         )
-        self._most = 0  # connections at once since then
-        self._release: asyncio.TimerHandle | None = None
+        self._memory = MemoryReturn(self.loop)
         self._others = others
         self._between: HttpSite | None = None  # what they find
         self._site = self._make_site()
@@ -395,7 +391,7 @@ class Listener:
         """Start a connection, and watch it until its end. ``rest``: bytes that were read of it."""
         connection = served.connection
         self._keeper.watch(served)
-        self._most = max(self._most, len(self._keeper))
+        self._memory.came(len(self._keeper))
         connection.closed.add_done_callback(served.gone, context=self._context)
         try:
             if connection.link is not None:
@@ -411,18 +407,7 @@ class Listener:
         """A connection is closed."""
         self._keeper.forget(served)
         self._check_over()
-        if self._release is None and not self._closing and self._is_quiet():
-            self._release = self.loop.call_later(self.quiet, self._give_back)
-
-    def _is_quiet(self) -> bool:
-        return self._most >= self.burst and 2 * self.n_connections <= self._most
-
-    def _give_back(self) -> None:
-        """A burst of connections is over, unless as many have come again."""
-        self._release = None
-        if self._is_quiet():
-            self._most = self.n_connections
-            give_back(MAX_KEPT)
+        self._memory.left(len(self._keeper))
 
     # -- other services --------------------------------------------------------------------------
 
@@ -518,9 +503,9 @@ class Listener:
         if self._closing:
             return
         self._closing = True
-        for timer in (self._delay, self._release):
-            if timer is not None:
-                timer.cancel()
+        self._memory.stop()
+        if self._delay is not None:
+            self._delay.cancel()
         logger.info("shutting down: %d connections are open", self.n_connections)
         self.stop_accepting()
         self.listening.close()

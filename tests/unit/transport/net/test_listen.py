@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from wirespeed.errors import TransportError
 from wirespeed.transport.address import parse
 from wirespeed.transport.headers import Headers
 from wirespeed.transport.net import listener
+from wirespeed.transport.net.memory_return import MAX_KEPT, MemoryReturn
 from wirespeed.transport.net.serve import plan
 from wirespeed.transport.net.sockets import listen, resolve
 from wirespeed.transport.options import HttpRequest, ListenFields
@@ -162,9 +164,9 @@ async def go(place: Place, peers: list[Bare]) -> None:
 async def test_memory_goes_back_after_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once for each, and not when a few clients leave."""
     given: list[int] = []
-    monkeypatch.setattr(listener, "give_back", given.append)
+    made = partial(MemoryReturn, burst=8, quiet=0.02, give=given.append)
+    monkeypatch.setattr(listener, "MemoryReturn", made)
     async with serving(lab_server()) as place:
-        place.listener.burst, place.listener.quiet = 8, 0.02
         for n in (1, 2):
             for _ in range(3):
                 await go(place, await come(place, 4))
@@ -175,21 +177,7 @@ async def test_memory_goes_back_after_a_burst(monkeypatch: pytest.MonkeyPatch) -
             assert len(given) == n - 1
             await go(place, many[3:])
             await place.until(lambda n=n: len(given) == n)  # type: ignore[misc]
-    assert given == [listener.MAX_KEPT] * 2
-
-
-async def test_memory_stays_while_a_burst_follows_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[int] = []
-    monkeypatch.setattr(listener, "give_back", given.append)
-    async with serving(lab_server()) as place:
-        place.listener.burst, place.listener.quiet = 8, 1000.0
-        await go(place, await come(place, 8))
-        again = await come(place, 8)
-        place.listener._give_back()  # as its timer does
-        assert not given
-        await go(place, again)
-        place.listener._give_back()
-        assert given == [listener.MAX_KEPT]
+    assert given == [MAX_KEPT] * 2
 
 
 # -- files -----------------------------------------------------------------------------------------
