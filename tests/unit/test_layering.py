@@ -132,6 +132,7 @@ INSIDE = {
     "cluster": """
         clients
         store
+        owners
         events nonces rates quotas tasks records changes
         presence
         sessions

@@ -7,10 +7,10 @@ since 1970, UTC). OWNER is a keyed digest.
 from __future__ import annotations
 
 import asyncio
-import hmac
 from typing import Protocol
 
 from wirespeed.cluster.clients import Script
+from wirespeed.cluster.owners import OwnerNumbers
 from wirespeed.cluster.store import Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
 
@@ -25,9 +25,10 @@ if redis.call('INCR', key) == 1 then redis.call('PEXPIRE', key, (left + 3600) * 
 return 0
 """
 )
+# ARGV: seconds since the call was counted.
 _GIVE_BACK = Script(
     """
-local key = KEYS[1] .. math.floor(redis.call('TIME')[1] / 86400)
+local key = KEYS[1] .. math.floor((redis.call('TIME')[1] - ARGV[1]) / 86400)
 if (tonumber(redis.call('GET', key) or '0') or 0) > 0 then redis.call('INCRBY', key, -1) end
 return 0
 """
@@ -40,8 +41,8 @@ class LocalCounts(Protocol):
     def take(self, owner: bytes, limit: int) -> float:
         """Count one more call. Return the seconds until there may be another one."""
 
-    def give_back(self, owner: bytes) -> None:
-        """Count one call less."""
+    def give_back(self, owner: bytes, age: float) -> None:
+        """Count one call less, of the day on which it was counted, ``age`` seconds ago."""
 
 
 class RedisCounts:
@@ -58,10 +59,7 @@ class RedisCounts:
     def __init__(
         self, cluster: Cluster, name: str, secret: bytes, here: LocalCounts | None, hosts: int
     ) -> None:
-        self._cluster = cluster
-        self._name = name
-        context = b"wirespeed owners of quotas 1\0" + name.encode("utf-8", "surrogatepass")
-        self._secret = hmac.digest(secret, context, "sha256")
+        self._numbers = OwnerNumbers(cluster, "quota", name, secret)
         self._here = here
         self._hosts = hosts
         self._giving: set[asyncio.Task[None]] = set()
@@ -72,33 +70,29 @@ class RedisCounts:
         return asyncio.get_running_loop().create_task(self._take(owner, limit))
 
     async def _take(self, owner: bytes, limit: int) -> float:
-        self._cluster.hold(self)
         try:
-            return float(await self._cluster.run(_TAKE, self._base(owner), limit))
+            return float(await self._numbers.ask(_TAKE, owner, limit))
         except ProtocolError:  # it is away, or does not let us
             if self._here is None:
                 raise StoreUnavailable from None
             return self._here.take(owner, max(1, limit // self._hosts))
 
-    def give_back(self, owner: bytes) -> None:
-        """Count one call less: in the store, or, while it is away, here."""
-        task = asyncio.get_running_loop().create_task(self._give_back(owner))
+    def give_back(self, owner: bytes, age: float) -> None:
+        """Count one call less, of the day on which it was counted, ``age`` seconds ago: in the
+        store, or, while it is away, here."""
+        task = asyncio.get_running_loop().create_task(self._give_back(owner, age))
         self._giving.add(task)
         task.add_done_callback(self._giving.discard)
 
-    async def _give_back(self, owner: bytes) -> None:
+    async def _give_back(self, owner: bytes, age: float) -> None:
         try:
-            await self._cluster.run(_GIVE_BACK, self._base(owner))
+            await self._numbers.ask(_GIVE_BACK, owner, f"{age:.3f}")
         except ProtocolError:  # the cluster logs it
             if self._here is not None:
-                self._here.give_back(owner)
-
-    def _base(self, owner: bytes) -> str:
-        digest = hmac.digest(self._secret, owner, "sha256").hex()[:32]
-        return self._cluster.base("quota1", self._name, digest)
+                self._here.give_back(owner, age)
 
     async def close(self) -> None:
         """Let the connection go."""
         if self._giving:
             await asyncio.wait(self._giving)
-        await self._cluster.release(self)
+        await self._numbers.close()

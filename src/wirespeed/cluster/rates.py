@@ -7,13 +7,13 @@ since 1970), and lives until then. OWNER is a keyed digest.
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Hashable
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from wirespeed._exports import set_public_home
 from wirespeed.cluster.clients import Script
+from wirespeed.cluster.owners import OwnerNumbers
 from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.transport.token_buckets import TokenBuckets
@@ -79,10 +79,7 @@ class RedisTokenBuckets:
             raise ValueError('on_store_loss is "local" or "refuse"')
         if hosts < 1:
             raise ValueError("hosts must be at least 1")
-        self._cluster = cluster
-        self._name = name
-        context = b"wirespeed owners of rates 1\0" + name.encode("utf-8", "surrogatepass")
-        self._secret = hmac.digest(secret, context, "sha256")
+        self._numbers = OwnerNumbers(cluster, "rate", name, secret)
         self._refuses = on_store_loss == "refuse"
         self._hosts = hosts
         self._here = TokenBuckets()
@@ -113,13 +110,10 @@ class RedisTokenBuckets:
     async def _take(self, bucket: _Bucket) -> None:
         """Take a token for each request of a turn."""
         asked = [one for one in self._asked.pop(bucket) if not one.done()]
-        self._cluster.hold(self)
-        digest = hmac.digest(self._secret, bucket.owner, "sha256").hex()[:32]
-        base = self._cluster.base("rate1", self._name, digest)
         owner, rate, burst = bucket
         delays: list[float] = []
         try:
-            n, delay = await self._cluster.run(_TAKE, base, repr(rate), burst, len(asked))
+            n, delay = await self._numbers.ask(_TAKE, owner, repr(rate), burst, len(asked))
             delays = [0.0] * n + [delay / 1e6] * (len(asked) - n)
         except ProtocolError:  # it is away, or does not let us
             if not self._refuses:
@@ -134,7 +128,7 @@ class RedisTokenBuckets:
 
     async def close(self) -> None:
         """Let the connection go."""
-        await self._cluster.release(self)
+        await self._numbers.close()
 
 
 set_public_home(globals())

@@ -41,13 +41,18 @@ def test_a_day(kind: str) -> None:
         counts = HostCounts(HostTable(), clock, clock)
     assert [counts.take(b"a", 3) for _ in range(5)] == [0, 0, 0, DAY - 100, DAY - 100]
     assert counts.take(b"b", 3) == 0
-    counts.give_back(b"a")
-    counts.give_back(b"nobody")
+    counts.give_back(b"a", 50)
+    counts.give_back(b"nobody", 50)
     clock.now += 100
     assert [counts.take(b"a", 3) for _ in range(2)] == [0, DAY - 200]
     assert counts.take(b"nobody", 1) == 0
     clock.now += DAY - 200  # midnight
     assert [counts.take(b"a", 3) for _ in range(4)] == [0, 0, 0, DAY]
+    clock.now += 10
+    counts.give_back(b"a", 20)  # it was counted yesterday
+    assert counts.take(b"a", 3) == DAY - 10
+    counts.give_back(b"a", 5)
+    assert counts.take(b"a", 3) == 0
 
 
 def test_the_first_glob_decides() -> None:
@@ -136,13 +141,23 @@ async def test_a_quota_holds(tmp_path: Path, store_server: StoreServer, where: s
             assert sorted(store_server.ask("GET", key) for key in keys) == ["2", "5"]
 
 
+async def test_a_call_of_yesterday_is_not_one_of_today(store_server: StoreServer) -> None:
+    counts = RedisCounts(Cluster(store_server.url), "proxy", b"x" * 16, ProcessCounts(), 1)
+    assert await counts.take(b"a", 1) == 0
+    counts.give_back(b"a", DAY)
+    assert await counts.take(b"a", 1) > 0
+    counts.give_back(b"a", 0)
+    assert await counts.take(b"a", 1) == 0
+    await counts.close()
+
+
 async def test_what_is_given_back_while_the_store_is_away(new_store_server: MakeServer) -> None:
     store = new_store_server()
     counts = RedisCounts(Cluster(store.url), "proxy", b"x" * 16, ProcessCounts(), 1)
     assert await counts.take(b"a", 2) == 0
     store.kill()
     assert await counts.take(b"a", 1) == 0
-    counts.give_back(b"a")
+    counts.give_back(b"a", 0)
     await asyncio.sleep(0)
     assert await counts.take(b"a", 1) == 0
     assert await counts.take(b"a", 1) > 0

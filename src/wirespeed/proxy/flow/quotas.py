@@ -30,8 +30,8 @@ class Counts(Protocol):
         """Count one more call of today. Return the seconds until tomorrow if there are as many as
         there may be; 0: it is counted. A future has them later."""
 
-    def give_back(self, owner: bytes) -> None:
-        """Count one call less."""
+    def give_back(self, owner: bytes, age: float) -> None:
+        """Count one call less, of the day on which it was counted, ``age`` seconds ago."""
 
 
 class ProcessCounts:
@@ -58,9 +58,9 @@ class ProcessCounts:
             self._counts.popitem(last=False)
         return 0.0 if n < limit else DAY - now % DAY
 
-    def give_back(self, owner: bytes) -> None:
+    def give_back(self, owner: bytes, age: float) -> None:
         """See `Counts`."""
-        if self._counts.get(owner):
+        if (self._clock() - age) // DAY == self._day and self._counts.get(owner):
             self._counts[owner] -= 1
 
 
@@ -82,14 +82,14 @@ class HostCounts:
 
     def take(self, owner: bytes, limit: int) -> float:
         """See `Counts`."""
-        return self._add(owner, 1, limit)
+        return self._add(owner, 1, limit, self._clock())
 
-    def give_back(self, owner: bytes) -> None:
+    def give_back(self, owner: bytes, age: float) -> None:
         """See `Counts`."""
-        self._add(owner, -1, 0)
+        self._add(owner, -1, 0, self._clock() - age)
 
-    def _add(self, owner: bytes, n: int, limit: int) -> float:
-        day, since = divmod(self._clock(), DAY)
+    def _add(self, owner: bytes, n: int, limit: int, when: float) -> float:
+        day, since = divmod(when, DAY)
         now = self._steady()
         with self._table.entry(b"q%d %b" % (day, owner), now) as entry:
             if n > 0 and entry.value >= limit:
@@ -104,15 +104,17 @@ class Spending(NamedTuple):
 
     Attributes:
         delay: As of `Counts.take`.
+        at: When it was counted, by the monotonic clock.
     """
 
     counts: Counts
     owner: bytes
     delay: float | Future[float]
+    at: float
 
     def give_back(self) -> None:
         """The call was never sent to a server."""
-        self.counts.give_back(self.owner)
+        self.counts.give_back(self.owner, time.monotonic() - self.at)
 
 
 class Quotas:
@@ -149,7 +151,8 @@ class Quotas:
         for glob, limit in quotas.items():
             if fnmatchcase(tool, glob):
                 owner += b"%b %b" % (who, glob.encode())
-                return Spending(self._counts, owner, self._counts.take(owner, limit))
+                taken = self._counts.take(owner, limit)
+                return Spending(self._counts, owner, taken, time.monotonic())
         return None
 
 
