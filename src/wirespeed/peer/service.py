@@ -10,6 +10,7 @@ from wirespeed.limits import Limits
 from wirespeed.protocol.revisions import LEGACY_VERSIONS, MODERN_VERSIONS
 
 if TYPE_CHECKING:
+    from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.peer.connection import SessionConnection
     from wirespeed.transport.http.exchange import HttpTarget
@@ -75,6 +76,13 @@ class HttpService(ABC):
         requests of clients that have no session, one at a time (HTTP). Without ``lane`` it is the
         connection of one client, or over HTTP of its session.
         """
+
+    def place_of(self, message: "Message", /) -> str | None:
+        """Return the process that has what a request of 2026-07-28 names, as the ids of its
+        sessions begin: ``NAME.WORKER``; without the name for a worker of this host. None, the
+        default: any process may answer. A request that names a process has a tilde behind a digit,
+        as in ``a.1~``."""
+        return None
 
     def session_messages(self, connection: "SessionConnection", /) -> tuple[bytes, ...] | None:
         """Return the messages, as JSON text, that give a new connection the state of this one:

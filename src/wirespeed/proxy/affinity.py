@@ -1,10 +1,12 @@
 """Affinity: what a server of a pool gave to a client goes back to that server.
 
 The ``requestState`` of a result that wants input, the cursor of a list and the id of a task are
-opaque to clients. A tag before them, ``3~``, says which server they are of. The id of a task gets a
-seal as well, which stands for the principal of the client: nobody gets another's task by guessing
-an id, and a task needs no memory here. The key of the seals is made with the process, and forked
-workers have it, too; where hosts share a store, all of them have one for servers elsewhere.
+opaque to clients. A tag before them, ``3~``, says which server they are of. Where the proxy starts
+the server and has several workers or hosts, the host and the worker stand before that, ``a.1~``:
+other processes pass the request on to this one (`place_of`). The id of a task gets a seal as well,
+which stands for the principal of the client: nobody gets another's task by guessing an id, and a
+task needs no memory here. The key of the seals is made with the process, and forked workers have
+it, too; where hosts share a store, all of them have one for servers elsewhere.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ if TYPE_CHECKING:
     from wirespeed._core.slab import Lease
     from wirespeed.proxy.hosts.membership import Membership
 
-_GIVEN = re.compile(rb'"(?:requestState|nextCursor|taskId)"')
+_GIVEN = re.compile(rb'"(?:requestState|nextCursor|taskIds?)"')
 _BROUGHT = re.compile(rb'"(?:requestState|cursor|taskId)"')
 _GIVEN_NAMES = ("requestState", "nextCursor", "taskId")
 _BROUGHT_NAMES = ("requestState", "cursor", "taskId")
 _TAG = re.compile(r"([0-9]{1,9})~(.*)\Z", re.DOTALL)
+_PLACE = re.compile(r"([A-Za-z0-9_-]{0,64}\.[0-9]{1,4})~(.*)\Z", re.DOTALL)
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -46,11 +49,13 @@ class Tags:
     Args:
         tag: That of the server, with its ``~``; "" where it is the only one.
         seal: A function of the id of a task and the client that gets it; None: ids are not sealed.
+        place: As of `Seals`.
     """
 
-    def __init__(self, tag: str, seal: Callable[[str, Any], str] | None) -> None:
+    def __init__(self, tag: str, seal: Callable[[str, Any], str] | None, place: str = "") -> None:
         self._tag = tag
         self._seal = seal
+        self._place = place
 
     def marked(self, text: Lease | bytes, client: Any) -> bytes | None:
         """Return a result, or the params of a notification, with marks; None: it needs none, or
@@ -63,14 +68,23 @@ class Tags:
         found = False
         for name in _GIVEN_NAMES:
             value = _value(members[name]) if name in members else None
-            if not isinstance(value, str):
-                continue
-            marked = self._tag + value
-            if name == "taskId" and self._seal is not None:
-                marked = self._seal(marked, client)
-            members[name] = msgspec.Raw(msgspec.json.encode(marked))
+            if isinstance(value, str):
+                members[name] = msgspec.Raw(msgspec.json.encode(self._mark(name, value, client)))
+                found = True
+        # of the acknowledgement of a subscription
+        heard = _value(members.get("notifications", b"null"))
+        if isinstance(heard, dict) and isinstance(ids := heard.get("taskIds"), list):
+            heard["taskIds"] = [self._mark("taskId", one, client) for one in ids]
+            members["notifications"] = msgspec.Raw(msgspec.json.encode(heard))
             found = True
         return msgspec.json.encode(members) if found else None
+
+    def _mark(self, name: str, value: Any, client: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if name == "taskId" and self._seal is not None:
+            return self._seal(self._tag + value, client)
+        return self._place + self._tag + value
 
 
 def brings(text: bytes) -> bool:
@@ -78,19 +92,47 @@ def brings(text: bytes) -> bool:
     return _BROUGHT.search(text) is not None
 
 
+def place_of(message: Message) -> str | None:
+    """Return the process that has what a request names, as ids of its sessions begin:
+    ``HOST.WORKER``; with one host, ``.WORKER``. None: the request names no process.
+
+    A subscription names the process of its tasks, if it is for these alone.
+    """
+    members = _value(message.params or b"{}", _object) or {}
+    brought = [_value(members[name]) for name in _BROUGHT_NAMES if name in members]
+    if message.method == "subscriptions/listen":
+        wanted = _value(members.get("notifications", b"{}"))
+        if isinstance(wanted, dict) and isinstance(wanted.get("taskIds"), list):
+            brought = wanted["taskIds"] if len(wanted) == 1 else []
+    places = {_placed(one)[0] for one in brought}
+    return places.pop() if len(places) == 1 else None
+
+
+def _placed(value: object) -> tuple[str | None, Any]:
+    """Return the process that a value names, or None, and the rest of the value."""
+    found = _PLACE.match(value) if isinstance(value, str) else None
+    return (None, value) if found is None else (found[1], found[2])
+
+
 def addressed(
-    message: Message, tags: Container[int] | None, opened: Callable[[str], str]
+    message: Message,
+    tags: Container[int] | None,
+    opened: Callable[[str], str],
+    *,
+    placed: bool = False,
 ) -> tuple[int, bytes] | None:
     """Return the tag of the server that a request belongs to, and its text for that server; None:
     to any, as it came. So does one that Python cannot hold.
 
     ``tags``: Those of all servers; None: there is one server, and what it gives has no tags.
-    ``opened``: Opens the seal of the id of a task.
+    ``opened``: Opens the seal of the id of a task. ``placed``: Whether what a server gives names
+    its process. What another process gave, which is gone, goes to the server of the same tag here.
     ProtocolError: the client has no such task.
     """
     params = message.params
     of_task = (message.method or "").startswith("tasks/")
-    if not of_task and (tags is None or params is None or _BROUGHT.search(params) is None):
+    has_marks = tags is not None or placed
+    if not of_task and (not has_marks or params is None or _BROUGHT.search(params) is None):
         return None
     members = _value(params or b"{}", _object)
     if members is None and of_task:
@@ -102,10 +144,13 @@ def addressed(
         if name not in members:
             continue
         value = _value(members[name])
+        place = None
         if of_task and name == "taskId":
-            value = opened(value if isinstance(value, str) else "")
-        found = (0, value) if tags is None else _split(value)
-        if found is not None and (tags is None or found[0] in tags):
+            value = place = opened(value if isinstance(value, str) else "")
+        elif placed:
+            place, value = _placed(value)
+        found = _split(value) if tags is not None else (0, value)
+        if found is not None and (place is not None if tags is None else found[0] in tags):
             server, text = found
             members[name] = msgspec.Raw(msgspec.json.encode(text))
     return None if server is None else (server, whole(message.method, members))
@@ -194,15 +239,13 @@ def is_code(value: object) -> TypeGuard[int]:
 
 
 _SEAL = 22  # characters: 128 bits
-_PLACE = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,4})~")
 
 
 class Seals:
     """The seals of one server.
 
     A server that the proxy starts has processes of its own in each worker and on each host, and
-    may give the same id in each of them. So its seals stand for the worker, too, and where hosts
-    share a store, an id has the name of the host and the number of the worker in clear.
+    may give the same id in each of them. So its seals stand for the worker, too.
 
     Args:
         server: Its name.
@@ -219,8 +262,8 @@ class Seals:
         self._is_process = is_process
 
     @property
-    def _shown(self) -> str:
-        """The beginning of an id, which is not sealed."""
+    def place(self) -> str:
+        """The mark of this process before what the server gives; "" where any process will do."""
         return self.member.shown if self._is_process else ""
 
     def seal(self, task_id: str, principal: bytes | None) -> str:
@@ -233,17 +276,18 @@ class Seals:
         parts = self._server, owner, place
         text = b"".join(len(one).to_bytes(4) + one for one in parts)
         digest = hmac.digest(key, text + task_id.encode("utf-8", "surrogatepass"), hashlib.sha256)
-        return base64.urlsafe_b64encode(digest).decode()[:_SEAL] + self._shown + task_id
+        return self.place + base64.urlsafe_b64encode(digest).decode()[:_SEAL] + task_id
 
     def open(self, id: str, principal: bytes | None) -> str:
         """Return the server's id of a client's task. ProtocolError -32602: the client has no such
         task (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control")."""
-        shown = self._shown
-        place = _PLACE.match(id, _SEAL) if shown else None
-        if place is not None and place[0] != shown:
-            where = f"worker {place[2]} of the host {place[1]}"
-            raise ProtocolError(codes.INVALID_PARAMS, f"the task is known to {where} alone")
-        task_id = id[_SEAL + len(shown) :]
+        own = self.place
+        where, _ = _placed(id) if own else (None, id)
+        if where is not None and not id.startswith(own):
+            host, _, worker = where.rpartition(".")
+            text = f"worker {worker}" + (f" of the host {host}" if host else "")
+            raise ProtocolError(codes.INVALID_PARAMS, f"the task is known to {text} alone")
+        task_id = id[len(own) + _SEAL :]
         given = id.encode("utf-8", "surrogatepass")
         sealed = self.seal(task_id, principal).encode("utf-8", "surrogatepass")
         if not hmac.compare_digest(sealed, given):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import msgspec
@@ -14,7 +15,7 @@ from wirespeed.peer.service import HttpService
 from wirespeed.protocol import codes
 from wirespeed.proxy.access.header_params import HeaderParams
 from wirespeed.proxy.access.tool_schemas import ToolSchemas
-from wirespeed.proxy.affinity import Seals
+from wirespeed.proxy.affinity import Seals, place_of
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
@@ -353,8 +354,8 @@ class ProxyService(HttpService):
     def _search(self, config: ProxyConfig, backend: BackendConfig | None) -> None:
         """Begin or end a search in place of a list, as the configuration says."""
         search = None if backend is None else backend.tool_search
-        if search is None and (backend is None or len(config.backends) == 1):
-            search = config.tool_search
+        if backend is None or len(config.backends) == 1:
+            search = search or config.tool_search
         if search is None:
             self.meta_tools = None
         elif self.meta_tools is None or self.meta_tools.config != search:
@@ -522,14 +523,10 @@ class ProxyService(HttpService):
         from wirespeed.proxy.translation.legacy_client import LegacyClient
         from wirespeed.proxy.translation.modern_client import ModernClient
 
-        def join(owner: UpstreamOwner, client: Downstream) -> tuple[Upstream, Downstream]:
-            return self.join(owner, client, translate=False)
-
+        join = partial(self.join, translate=False)
         kind = LegacyClient if modern_version(message) is None else ModernClient
         to = kind(downstream, join, own).route(downstream, message)
         assert to is None  # it connects first
-
-    # -- over HTTP ---------------------------------------------------------------------------------
 
     def identity(self, guarded: bool) -> ServerIdentity | None:
         """The server as its card describes it, by the name that the proxy has for it and the
@@ -567,6 +564,11 @@ class ProxyService(HttpService):
         if self.stores is None:
             raise ValueError("host_url needs a cluster")
         return self.stores.session_hosts(url)
+
+    def place_of(self, message: Message, /) -> str | None:
+        """As `HttpService.place_of`: tasks, `requestState` and cursors of servers that the proxy
+        starts."""
+        return place_of(message)
 
     def session_messages(self, connection: Any, /) -> tuple[bytes, ...] | None:
         """As `HttpService.session_messages`. A session whose server is its client's own stays."""

@@ -723,6 +723,7 @@ cdef class Side(SessionConnection):
         """A notification of this side about a request that was passed on."""
         cdef InFlightSlot *slot
         cdef bytes text = None
+        cdef bint marks
         if m.ref:                      # its own request, which it cancels
             while route is not None:
                 if route.answerer.session.pending.is_live_c(route.id):
@@ -740,14 +741,15 @@ cdef class Side(SessionConnection):
             if self.lists is not None:
                 self.lists.heard(m.method)
             route.asker.overheard(m)
-            if method_is(
+            marks = method_is(
                 m, b'"notifications/subscriptions/acknowledged"',
                 "notifications/subscriptions/acknowledged",
-            ):
+            )
+            if marks:
                 route.acknowledged = True
                 if acknowledged_elsewhere(route):
                     return 0           # the first one is enough
-            if self.tags is not None and may_be_given(span_of(m, WS_PARAMS)):
+            if self.tags is not None and (marks or may_be_given(span_of(m, WS_PARAMS))):
                 text = self.tags.marked(m.params, route.asker)
             if text is not None:
                 m = parse(whole(m.method, msgspec.Raw(text), id=None), max_depth=1024)
@@ -763,11 +765,10 @@ cdef class Side(SessionConnection):
         return self.pass_about_c(route, m, WS_PROGRESS_TOKEN, progress_token_of(route))
 
     cdef int pass_about_c(self, Route route, Message m, int which, Span text) except -1:
-        cdef Side asker = route.asker
-        if asker.drops_c(route.ref):
+        if route.asker.drops_c(route.ref):
             return 0
-        asker.session.splice_about_c(route.ref, m, which, text)
-        return asker.link.wrote_c()
+        route.asker.session.splice_about_c(route.ref, m, which, text)
+        return route.asker.link.wrote_c()
 
     cdef int fault_c(self, Message m) except -1:
         if type(m.token) is Route:

@@ -51,6 +51,9 @@ cdef class StreamableHttp(HttpTarget):
         size_t n, Message m,
     ) except -1
     cdef SessionEntry known_c(self, Exchange ex, Span value)
+    cdef bint is_passed_on_c(
+        self, McpExchange ex, Message m, const uint8_t *p, size_t n
+    ) except -1
     cdef bint is_one_c(self, Exchange ex, HttpHead head) except -1
     cdef bint is_acceptable_c(self, McpExchange ex, HttpHead head) except -1
     cdef SessionEntry session_c(self, Exchange ex, HttpHead head)

@@ -23,7 +23,9 @@ from wirespeed._core.span cimport Span
 from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.peer.http.exchange cimport AUTO, EVENTS, JSON, McpExchange, Streams
 from wirespeed.peer.http.headers cimport copy_of, joined
-from wirespeed.peer.http.sessions cimport SessionEntry, SessionLink, Sessions
+from wirespeed.peer.http.sessions cimport (
+    SessionEntry, SessionLink, Sessions, names_process_c,
+)
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget, PassedClient
 from wirespeed.transport.taskpool cimport TaskPool
 
@@ -201,6 +203,11 @@ cdef class StreamableHttp(HttpTarget):
                     return self.refuse_c(ex, 400, "this protocol version is not supported", ())
                 # what refuses a request of the era without sessions names the supported versions
             ex.modern = True
+            if names_process_c(Span(p, n)):
+                if m is None:
+                    m = self.read_c(slab, p, n)
+                if self.is_passed_on_c(ex, m, p, n):
+                    return 0
             return self.serve_c(self.lane_c(), ex, head, slab, p, n, m)
         return self.legacy_c(ex, head, slab, p, n)
 
@@ -438,7 +445,47 @@ cdef class StreamableHttp(HttpTarget):
         """No request waits for a lane that is gone."""
         dismiss_all(lane, "the server is gone")
 
-    # -- several hosts ---------------------------------------------------------------------------
+    # -- several processes -----------------------------------------------------------------------
+
+    cdef bint is_passed_on_c(
+        self, McpExchange ex, Message m, const uint8_t *p, size_t n
+    ) except -1:
+        """Whether another process gets a request of 2026-07-28, which names it."""
+        cdef PassedClient passed = ex.carrier.passed
+        if ex.stays or self.sessions is None or m.kind_c != REQUEST:
+            return False
+        place = self.service.place_of(m)
+        if place is None:
+            return False
+        name, _, worker = place.rpartition(".")
+        id = f"{name or self.sessions.name}.{worker}."         # as sessions there have
+        if self.directory is None:
+            host = self.sessions.owner(id)
+        else:
+            host = self.directory.host_of(id, named_by(ex))
+        if host is None or (passed is not None and not (passed.far and isinstance(host, int))):
+            return False
+        ex.stays = True
+        body = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
+        self._pass_on(ex, id, host, body, partial(self._stays, ex, body))
+        return True
+
+    def _pass_on(self, Exchange exchange, id, host, body, otherwise):
+        """Pass a request on. ``host``: As of `SessionElsewhere`, and known."""
+        if isinstance(host, int):
+            exchange.carrier.pass_on(exchange, host, body, otherwise)
+        else:
+            self.directory.pass_on(exchange, id, host, body, otherwise)
+
+    def _stays(self, Exchange exchange, body, why):
+        """The process that a request names does not answer. If it has not seen the request, this
+        one says what that means."""
+        if exchange.carrier is None:
+            return                             # the client is gone
+        if why is NotPassed.LOST or why is NotPassed.FULL:
+            not_passed(exchange, why)
+        else:
+            exchange.carrier.take_again(exchange, body)
 
     def _elsewhere(self, Exchange exchange, id, host, body, n_tries=0):
         """Answer a request of a session that this process does not have. ``host``: As of
@@ -452,10 +499,7 @@ cdef class StreamableHttp(HttpTarget):
             self.streams.run(self._locate(exchange, id, None, body, n_tries))
         else:
             otherwise = partial(self._not_passed, exchange, id, host, body, n_tries)
-            if isinstance(host, int):
-                exchange.carrier.pass_on(exchange, host, body, otherwise)
-            else:
-                self.directory.pass_on(exchange, id, host, body, otherwise)
+            self._pass_on(exchange, id, host, body, otherwise)
 
     def _not_passed(self, Exchange exchange, id, host, body, n_tries, why):
         """A process that should have the session does not answer."""

@@ -43,6 +43,7 @@ cdef class McpExchange(Exchange):
     cdef Streams streams               # of the endpoint
     cdef bint watched                  # they look whether it is silent
     cdef bint limited                  # the client asks too much: not the server has too much to do
+    cdef bint stays                    # no other process gets it, whatever it names
     cdef bint is_down                  # nothing is there that could serve the request
     cdef object opened                 # HttpSession that `initialize` has opened; or None
     cdef str challenged                # the field WWW-Authenticate of a refusal; or None

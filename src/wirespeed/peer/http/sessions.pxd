@@ -1,5 +1,24 @@
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr
+
+from wirespeed._core.span cimport Span
 from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.link cimport Link
+
+
+cdef inline bint names_process_c(Span text) noexcept:
+    """Whether a JSON text may name a process (`HttpService.place_of`): it has a tilde behind a
+    digit."""
+    cdef const uint8_t *p = text.p
+    cdef const uint8_t *end = text.p + text.n
+    while p < end:
+        p = <const uint8_t *> memchr(p, c'~', <size_t> end - <size_t> p)
+        if p is NULL:
+            return False
+        if p > text.p and c'0' <= (p - 1)[0] <= c'9':
+            return True
+        p += 1
+    return False
 
 
 cdef class SessionEntry:

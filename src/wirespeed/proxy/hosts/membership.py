@@ -19,7 +19,7 @@ class Membership:
         own_key: A key that the workers of this host have.
         shared_key: A key that all workers of all hosts have.
         place: The host and the worker, as in ids of tasks: ``HOST.WORKER~``.
-        shown: The same if there are several hosts; else "".
+        shown: The same if there are several workers or hosts; else "".
     """
 
     def __init__(self, shared_key: bytes | None = None, host: str = "", n_hosts: int = 1) -> None:
@@ -37,7 +37,7 @@ class Membership:
     def share(self, worker: int) -> None:
         """This process is the worker with this number."""
         self.place = f"{self._host}.{worker}~"
-        self.shown = self.place if self._host else ""
+        self.shown = self.place if self._host or self._n_workers > 1 else ""
 
     def part_of(self, limit: int) -> int:
         """Return the part of a limit that this process has, at least 1."""

@@ -26,8 +26,8 @@ cdef class LeastLoaded(Choice):
     cdef Py_ssize_t fewest_c(self, Side without, bint spares_canaries) except? -2
 
 
-cdef class TaskNames(Translation):
-    pass
+cdef class MarkedRequests(Translation):
+    cdef bint placed             # what the server gives names its process
 
 
 cdef class TaskRequests(Translation):

@@ -23,7 +23,8 @@ class LeastLoaded(Choice):
     def place_of(self, asker: Side) -> float: ...
 
 @final
-class TaskNames(Translation): ...
+class MarkedRequests(Translation):
+    def __init__(self, placed: bool) -> None: ...
 
 @final
 class TaskRequests(Translation):

@@ -13,6 +13,7 @@ from wirespeed._core._simd cimport WS_ARGUMENTS, WS_META_PROTOCOL_VERSION, WS_ME
 from wirespeed._core.envelope cimport Message, method_is, poi_is, span_of
 from wirespeed._core.span cimport Span, span_holds
 from wirespeed._core.splice cimport Edit
+from wirespeed.peer.http.sessions cimport names_process_c
 from wirespeed.proxy.side cimport Choice, Route, Side, Translation, may_be_given
 
 cdef object crc32 = _crc32
@@ -204,8 +205,15 @@ cdef class LeastLoaded(Choice):
 
 
 @cython.final
-cdef class TaskNames(Translation):
-    """Has requests of 2026-07-28 looked at that may name tasks, by `route`: the ids have seals."""
+cdef class MarkedRequests(Translation):
+    """Has requests of 2026-07-28 looked at that may name tasks, by `route`: the ids have seals.
+
+    Args:
+        placed: Whether all that the server gives names its process.
+    """
+
+    def __init__(self, bint placed):
+        self.placed = placed
 
     cdef int request_c(self, Route route, Message m, Edit *edits) except -1:
         return 0
@@ -214,7 +222,7 @@ cdef class TaskNames(Translation):
         return False
 
     cdef bint diverts_c(self, Message m) noexcept:
-        return names_tasks_c(m)
+        return names_tasks_c(m) or (self.placed and names_process_c(span_of(m, WS_PARAMS)))
 
 
 @cython.final

@@ -11,6 +11,7 @@ from wirespeed.errors import VersionMismatch
 from wirespeed.protocol import codes
 from wirespeed.proxy.affinity import Tags, brings, of_server
 from wirespeed.proxy.binding import Binding
+from wirespeed.proxy.isolation.choice import MarkedRequests
 from wirespeed.proxy.isolation.handshake import discover, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded
 from wirespeed.proxy.list_cache import ListCache
@@ -51,6 +52,7 @@ class Modern(Instance):
         self.downstreams: set[Downstream] = set()
         self._gone_over: set[Downstream] = set()  # with requests in flight, to a legacy era
         self._waiting = Waiting()
+        self._marks: MarkedRequests | None = None  # if what it gives has marks, and it is alone
 
     @property
     def takes_all(self) -> bool:
@@ -73,11 +75,12 @@ class Modern(Instance):
         """The server is of this era: let the requests go on."""
         await learn_tools(upstream, self.retries, self.config.start_timeout)
         upstream.expect_no_requests()
-        seal = self._pool.seal if upstream.runs_tasks else None
+        seal, place = self._pool.seal if upstream.runs_tasks else None, self._pool.place
         if not self._pool.has_one:
-            upstream.mark(Tags(f"{self.tag}~", seal), self._pool.changes)
-        elif seal is not None:
-            upstream.mark(Tags("", seal))
+            upstream.mark(Tags(f"{self.tag}~", seal, place), self._pool.changes)
+        elif seal is not None or place:
+            upstream.mark(Tags("", seal, place))
+            self._marks = MarkedRequests(bool(place))
         if self.address is not None:
             upstream.has_others(self)
         self.use(upstream)
@@ -163,7 +166,6 @@ class Modern(Instance):
         """A client of one server needs no further look at its requests."""
         if self._pool.has_one:
             across = None if self.is_tried else self.upstream
-            has_seals = self.upstream is not None and self.upstream.tags is not None
             self.bind(
                 downstream,
                 Binding.to_modern(
@@ -171,7 +173,7 @@ class Modern(Instance):
                     downstream.service.flow,
                     self._pool.requests,
                     across,
-                    self._pool.task_names if has_seals else None,
+                    self._marks,
                     passes=across is not None and self.refusal is None,
                 ),
             )

@@ -16,7 +16,7 @@ from wirespeed.proxy.backend_config import RecycleConfig
 from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import principal_of
 from wirespeed.proxy.isolation.changes import GatheredChanges
-from wirespeed.proxy.isolation.choice import LeastLoaded, TaskNames
+from wirespeed.proxy.isolation.choice import LeastLoaded
 from wirespeed.proxy.isolation.first import FirstConnection
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy, asked_of
@@ -70,8 +70,6 @@ class Pool:
         legacy, modern: What serves clients of these eras.
         changes: What gathers the changes that the modern ones tell of.
         requests: What it answers itself (`Binding.requests`).
-        task_names: What a client of the only modern one needs as its `Translation`, if ids of tasks
-            have seals.
     """
 
     is_shared = True
@@ -100,7 +98,6 @@ class Pool:
         self._set_up()
         self._choice = None if self.has_one else LeastLoaded(crc32(config.name.encode()))
         self._seals = seals
-        self.task_names = TaskNames()
         self.changes = GatheredChanges(
             lambda: sum(one.upstream is not None for one in self.modern), config.delays.gather
         )
@@ -381,7 +378,7 @@ class Pool:
         ready = [one for one in there if one.is_free] or there
         tags = None if self.has_one else {one.tag for one in self.modern}
         try:
-            found = addressed(message, tags, self.opens(downstream))
+            found = addressed(message, tags, self.opens(downstream), placed=bool(self.place))
         except ProtocolError as exc:
             downstream.refuse(message, exc.code, exc.message)
             return None
@@ -418,6 +415,11 @@ class Pool:
         if chosen.load:
             self._run(next((one for one in self.modern if one not in self._running), chosen))
         return chosen
+
+    @property
+    def place(self) -> str:
+        """As of `Seals`."""
+        return self._seals.place
 
     def seal(self, task_id: str, downstream: Downstream) -> str:
         """Return what a client gets for the id of a task."""
