@@ -368,8 +368,7 @@ class ProxyService(HttpService):
         wanted = () if backend is None else backend.hooks
         if wanted == self._hooked:
             return
-        self._hooked, before = wanted, self.hooks
-        self.hooks = None
+        self._hooked, before, self.hooks = wanted, self.hooks, None
         if backend is not None and wanted:
             from wirespeed.proxy.hooks import HookedTools  # most servers have none
 
