@@ -24,10 +24,12 @@ class SessionOver(Exception):
 
 
 class BareClient:
-    """A client of bare HTTP with 2025-11-25, in one session."""
+    """A client of bare HTTP with 2025-11-25, in one session. ``asks``: Whether it calls tools that
+    ask it something."""
 
-    def __init__(self, seen: Seen, ways: Ways, who: str) -> None:
+    def __init__(self, seen: Seen, ways: Ways, who: str, *, asks: bool) -> None:
         self.seen = seen
+        self._asks = asks
         self._who = who
         self._n = 0
         self.visitor = Visitor(ways)
@@ -57,15 +59,16 @@ class BareClient:
         except SessionOver:
             self.seen.outcomes["sessions lost"] += 1
             if not self.seen.may_be_lost(self._asked, self._opened, self._used):
-                self.seen.wrong.append(
+                self.seen.note(
                     f"{self._who} has lost its session, opened at {self._opened:.2f}, now "
                     f"{time.monotonic():.2f}"
                 )
         finally:
+            self.seen.left(self._who)
             listening.cancel()
             await asyncio.wait([listening])
             if not listening.cancelled() and (exc := listening.exception()) is not None:
-                self.seen.wrong.append(f"{self._who} listens: {exc!r}")
+                self.seen.note(f"{self._who} listens: {exc!r}")
 
     async def _use(self) -> None:
         kind = self.seen.random.random()
@@ -73,7 +76,7 @@ class BareClient:
             await self._ask("work", steps=self.seen.random.choice((0, 0, STEPS)), pause=0.05)
         elif kind < 0.6:
             await self._ask("work", steps=STEPS, pause=0.3, leaves=True)
-        elif kind < 0.8:
+        elif kind < 0.8 and self._asks:
             await self._ask(self.seen.random.choice(("ask", "sample")))
         elif kind < 0.9:
             await self._ask("work", steps=1, pause=10, cancels=True)
@@ -102,7 +105,7 @@ class BareClient:
         if response.status < 400:
             self._used = time.monotonic()
         if response.status not in (200, 202, 204, *REFUSED):
-            self.seen.wrong.append(f"{self._who}: {response.status} {response.body!r}")
+            self.seen.note(f"{self._who}: {response.status} {response.body!r}")
         return response.status
 
     # -- requests ------------------------------------------------------------------------------
@@ -115,13 +118,14 @@ class BareClient:
         nonce = f"{self._who}/{self._n}-{tool}"
         body = call(tool, {**arguments, "nonce": nonce}, self._n, _meta={"progressToken": self._n})
         outcome = "no outcome"
+        since = time.monotonic()
         try:
             outcome = await BareCall(self, self._n, nonce, leaves, cancels).run(body)
         except SessionOver:
             outcome = "session over"
             raise
         finally:
-            self.seen.ended(nonce, outcome)
+            self.seen.ended(since, outcome)
         return outcome
 
     async def events(
@@ -149,7 +153,7 @@ class BareClient:
         name, _, number = event_id.rpartition("-")
         n = int(number)
         if n not in ((self._last[name] + 1,) if name in self._last else (0, 1)):
-            self.seen.wrong.append(f"{self._who}: event {event_id} after {self._last.get(name)}")
+            self.seen.note(f"{self._who}: event {event_id} after {self._last.get(name)}")
         self._last[name] = n
 
     async def deliver(self, body: bytes) -> None:
@@ -190,7 +194,7 @@ class BareClient:
         if said["method"] == "notifications/resources/updated":
             self._updated.set()
             if said["params"] != {"uri": f"stock://{self._who}"}:
-                self.seen.wrong.append(f"{self._who} heard {said}")
+                self.seen.note(f"{self._who} heard {said}")
 
     async def _hear_once_more(self) -> None:
         """The subscription goes along with the session."""
@@ -203,7 +207,7 @@ class BareClient:
                     await self._updated.wait()
                 return
         if not self.seen.may_be_lost(self._asked, self._subscribed, self._used):
-            self.seen.wrong.append(
+            self.seen.note(
                 f"{self._who} has lost its subscription of {self._subscribed:.2f}, now "
                 f"{time.monotonic():.2f}"
             )
@@ -230,7 +234,7 @@ class BareCall:
         self._doing = ""
 
     def _wrong(self, text: str) -> None:
-        self._client.seen.wrong.append(f"{self._nonce} {text}")
+        self._client.seen.note(f"{self._nonce} {text}")
 
     async def run(self, body: bytes) -> str:
         """Returns the outcome."""

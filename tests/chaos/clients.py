@@ -1,15 +1,13 @@
-"""The clients of the package, and what measures how soon a session is served again. A nonce is
-CLIENT/SESSION/NUMBER-TOOL."""
+"""The clients of the package. A nonce is CLIENT/SESSION/NUMBER-TOOL."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import Any
 
 import h11
-from lab.hosts import Visitor, Ways
+from lab.hosts import Ways
 from lab.http import Peer
 from seen import Seen
 
@@ -49,10 +47,13 @@ class Places(Ways):
 
 
 class LibraryClient:
-    """A client of the package."""
+    """A client of the package. ``asks``: Whether it calls tools that ask it something."""
 
-    def __init__(self, seen: Seen, target: Http | WebSocket, era: Any, who: str) -> None:
+    def __init__(
+        self, seen: Seen, target: Http | WebSocket, era: Any, who: str, *, asks: bool
+    ) -> None:
         self._seen = seen
+        self._asks = asks
         self._target = target
         self._era = era
         self._who = who
@@ -79,17 +80,18 @@ class LibraryClient:
                     await self._use(client)
         except WirespeedError as exc:
             self._seen.outcomes[f"not opened: {self._said(exc)}"] += 1
+        self._seen.left(self._who)
 
     def _check_question(self, text: str) -> None:
         if f"{self._who}/" not in text:
-            self._seen.wrong.append(f"{self._who} was asked {text}")
+            self._seen.note(f"{self._who} was asked {text}")
 
     async def _use(self, client: Client) -> None:
         kind = self._seen.random.random()
         if kind < 0.6:
             steps = self._seen.random.choice((0, 0, STEPS))
             await self._ask(client, "work", steps=steps, pause=0.05)
-        elif kind < 0.8:
+        elif kind < 0.8 and self._asks:
             await self._ask(client, self._seen.random.choice(("ask", "sample")))
         else:
             await self._ask(client, "work", timeout=0.05, steps=1, pause=10)
@@ -111,17 +113,17 @@ class LibraryClient:
             )
             outcome = "answered"
             if result.text.split(" ")[0] != nonce or result.is_error:
-                self._seen.wrong.append(f"{nonce} got {result.text}")
+                self._seen.note(f"{nonce} got {result.text}")
         except CallTimeout:
             outcome = "cancelled" if timeout < PATIENCE else "no outcome"
             if timeout == PATIENCE:
-                self._seen.wrong.append(f"{nonce}: no outcome of {tool}, since {since:.2f}")
+                self._seen.note(f"{nonce}: no outcome of {tool}, since {since:.2f}")
         except WirespeedError as exc:
             outcome = self._said(exc)
         finally:
-            self._seen.ended(nonce, outcome)
+            self._seen.ended(since, outcome)
         if heard != [(n, nonce) for n in range(1, len(heard) + 1)]:
-            self._seen.wrong.append(f"{nonce} heard {heard}")
+            self._seen.note(f"{nonce} heard {heard}")
 
     def _said(self, exc: WirespeedError) -> str:
         """The outcome that an error is."""
@@ -134,44 +136,5 @@ class LibraryClient:
         if not isinstance(exc, (TransportError, ConnectionClosed)) or isinstance(
             exc, HttpStatusError
         ):
-            self._seen.wrong.append(f"{self._who}: {exc!r}")
+            self._seen.note(f"{self._who}: {exc!r}")
         return type(exc).__name__
-
-
-class Probe:
-    """Has a session at a host, and asks the others for it all of the time."""
-
-    def __init__(self, seen: Seen, ways: Places, host: str, others: list[str]) -> None:
-        self._seen = seen
-        self._ways = ways
-        self._host = host
-        self._others = others
-
-    async def run(self) -> None:
-        n = session = 0
-        while not self._seen.is_over:
-            session += 1
-            visitor = Visitor(self._ways)
-            with contextlib.suppress(*BROKEN, KeyError):  # it may open none
-                await visitor.initialize(self._host)
-                while not self._seen.is_over and self._host not in self._seen.open:
-                    await asyncio.sleep(0.1)
-                if self._seen.is_over:
-                    break
-                kind, since = self._seen.open[self._host]
-                while self._host in self._seen.open or time.monotonic() < since + 10:
-                    others = [one for one in self._others if one not in self._seen.open]
-                    if others and "" not in self._seen.open:
-                        n += 1
-                        nonce = f"probe-{self._host}/{session}/{n}"
-                        with contextlib.suppress(*BROKEN):
-                            async with asyncio.timeout(1):
-                                to = self._seen.random.choice(others)
-                                response = await visitor.call(to, "work", nonce=nonce)
-                            if response.status == 200:
-                                self._seen.adopted[kind].append(time.monotonic() - since)
-                                break
-                            if response.status == 404:
-                                break
-                    await asyncio.sleep(0.05)
-            await asyncio.sleep(0.2)

@@ -1,10 +1,12 @@
-"""A host of tests/chaos: ``chaos_host.py JSON`` with its name, address, port, store and journal. It
-writes "ready" when it listens, and a line into the journal for each run of a handler."""
+"""A host of tests/chaos, or the server behind a host that is a proxy: ``chaos_host.py JSON``, with
+the arguments of `serve`. A host writes "ready" when it listens. Each run of a handler is a line of
+the journal."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import secrets
 import sys
@@ -12,6 +14,7 @@ import time
 from typing import Any
 
 from wirespeed import Context, HttpOptions, Server, run
+from wirespeed.cli.log_lines import set_up_log
 from wirespeed.cluster import Cluster, RedisEventStore
 from wirespeed.errors import Unsupported
 
@@ -21,21 +24,14 @@ class Life:
         self.name = secrets.token_hex(8)
 
 
-def serve(
-    name: str, port: int, store: str, *, address: str, journal: str, lifetime: float, **more: Any
-) -> None:
-    """
-    Args:
-        lifetime: Seconds that sessions and events are kept without use.
-        more: Further options of HTTP.
-    """
-    cluster = Cluster(store)
+def shop(name: str, journal: str, cluster: Cluster | None) -> Server:
     server = Server("shop", cluster=cluster, state_secret=b"s" * 16)
     lines = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(ctx: Context, nonce: str) -> None:
-        """Write down that a handler runs, and in which life of its session: with each owner it has
-        another one, for it is not JSON, which moves with the session."""
+        """Write down that a handler runs, and in which life of its session: each owner gives it
+        another one, because a value that is not JSON does not move with the session. A server
+        behind a proxy has one life."""
         try:
             life = ctx.session_state.setdefault("life", Life()).name
         except Unsupported:
@@ -73,7 +69,42 @@ def serve(
         server.resource_updated(f"stock://{who}")
         return nonce
 
+    return server
+
+
+def serve(
+    name: str,
+    journal: str,
+    lifetime: float,
+    *,
+    store: str = "",
+    address: str = "",
+    port: int = 0,
+    **more: Any,
+) -> None:
+    """
+    Args:
+        lifetime: Seconds that sessions and events are kept without use.
+        store: Of the hosts; without one it is a server behind a proxy.
+        address, port: Where it listens; without them it has stdio.
+        more: Further options of HTTP.
+    """
+    set_up_log("warning", "text")
+    logging.getLogger("wirespeed.cluster").setLevel(logging.INFO)
+    cluster = Cluster(store) if store else None
+    server = shop(name, journal, cluster)
+    if not address:
+        server.run()
+        return
+
+    def listening(urls: tuple[str, ...]) -> None:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
     place = f"http://{address}:{port}"
+    if cluster is None:
+        run(f"{place}/mcp", server, on_listening=listening)
+        return
     options = HttpOptions(
         name=name,
         host_url=place,
@@ -81,11 +112,6 @@ def serve(
         event_store=RedisEventStore(cluster, "shop", max_age=lifetime),
         **more,
     )
-
-    def listening(urls: tuple[str, ...]) -> None:
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-
     run(f"{place}/mcp", server, http=options, on_listening=listening)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from itertools import count
 from typing import Any
@@ -25,6 +26,8 @@ def serve(
     url: str | None = None,
     without_store: float = 600.0,
 ) -> None:
+    logging.basicConfig()
+    logging.getLogger("wirespeed.cluster").setLevel(logging.INFO)
     cluster = Cluster(store)
     server = Server("shop", cluster=cluster, state_secret=SECRET)
 

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,23 @@ server.run(*sys.argv[1:])
 class ProxyHost:
     """A proxy that runs.
 
+    Args:
+        inside: The command that runs another one on the host's machine.
+        words: Of the command line.
+
     Attributes:
         name: With which the ids of its sessions begin.
         log: What it has written to stderr.
     """
 
     def __init__(
-        self, folder: Path, name: str, port: int, config: dict[str, Any], *words: str
+        self,
+        folder: Path,
+        name: str,
+        port: int,
+        config: dict[str, Any],
+        *words: str,
+        inside: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.port = port
@@ -80,7 +90,7 @@ class ProxyHost:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "wirespeed", "proxy", "--log-level", "info"),
+                    *(*inside, sys.executable, "-m", "wirespeed", "proxy", "--log-level", "info"),
                     *("--config", str(self.file), *words),
                 ],
                 env=surroundings(),

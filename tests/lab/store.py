@@ -133,6 +133,10 @@ class StoreServer:
             if not name.startswith(own)
         }
 
+    def forget(self) -> None:
+        """Remove what it has written down, so that it is empty when it starts again."""
+        (self._folder / "dump.rdb").unlink(missing_ok=True)
+
     def freeze(self) -> None:
         self._kill(signal.SIGSTOP)
 

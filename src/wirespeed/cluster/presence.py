@@ -278,6 +278,8 @@ class Presence:
         hosts = {member.partition("@")[0]: url for member, url in others.items()}
         if self.is_unsure:
             hosts = self.hosts | hosts  # those that live come back
+        for name in sorted(self.hosts.keys() ^ hosts.keys()):
+            logger.info("host %s %s", name, "lives" if name in hosts else "has left, or is lost")
         for name, url in hosts.items():
             if name in self.hosts:  # it listens by now; when it drains, it does no more
                 self._links.to(url, name).open()

@@ -125,6 +125,7 @@ async def test_a_session_whose_host_is_gone(tmp_path: Path, store_server: StoreS
         await hosts.kill("a")
 
         assert await anne.answer("b", "who") == "b for anne"
+        assert "host a has left, or is lost" in hosts.hosts["b"].log.read_text()
         assert await anne.answer("c", "who") == "b for anne"
         assert (await bob.call("b", "who")).status == 404
         assert (await bob.call("c", "who")).status == 404

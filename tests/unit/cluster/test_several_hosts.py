@@ -472,5 +472,6 @@ async def test_the_rights_that_the_page_names_are_enough(new_store_server: MakeS
         state = (await call(peer, "asks"))["requestState"]
         assert (await call(peer, "asks", state))["resultType"] == "complete"
     # nothing was refused but the name that redis-py gives its connections
-    refused = {entry["object"] for entry in store.ask("ACL", "LOG")}
+    with store.client() as reader:
+        refused = {entry["object"] for entry in reader.acl_log()}
     assert refused <= {"client|setinfo"}
