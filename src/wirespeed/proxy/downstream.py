@@ -193,10 +193,17 @@ class Downstream(DownstreamSide):
         self.state = state
 
     def state_changed(self) -> None:
-        """The state that another host needs for the session has changed, or no host can go on."""
+        """No other host can go on with the session any more."""
         session: HttpSession | None = getattr(self.link, "session", None)
         if self.state is not None and session is not None:
             self.state.save(session)
+
+    def changes_state(self, message: Message) -> None:
+        """A request changes the state that another host needs for the session: its result is sent
+        when other hosts know the state, or cannot know it."""
+        session: HttpSession | None = getattr(self.link, "session", None)
+        if session is not None:
+            self.give_result_to(message, _AfterSave(message, session))
 
     def turn_away(self, code: int, text: str) -> None:
         """Refuse all requests from now on."""
@@ -467,6 +474,26 @@ class DeferredRequest(ProxyRequest):
         """The client has cancelled its request."""
         self.task.cancel()
         self._downstream.session.cancelled_done()
+
+
+class _AfterSave:
+    """Takes the result of a request that changes the state of a session, and sends it when the
+    state is written."""
+
+    def __init__(self, message: Message, session: HttpSession) -> None:
+        self._message = message
+        self._session = session
+
+    def take(self, downstream: Downstream, ref: int, text: Any) -> None:
+        """Take the result."""
+        assert downstream.takers is not None and downstream.state is not None
+        downstream.takers.pop(ref, None)
+        work = self._answer(downstream, bytes(text))
+        DeferredRequest(downstream, self._message, work, downstream.state.answers)
+
+    async def _answer(self, downstream: Downstream, result: bytes) -> None:
+        await self._session.save(opens=self._message.method == "initialize")
+        downstream.answer(self._message, result)
 
 
 class WaitingRequest(ProxyRequest):

@@ -55,8 +55,8 @@ cdef class DownstreamSide(Side):
         Side.__init__(self, session, loop, service, log)
         self.most_takers = MANY_TAKERS
 
-    def state_changed(self):
-        """The state that another host needs for the session has changed, or no host can go on."""
+    def changes_state(self, Message message not None):
+        """A request changes the state that another host needs for the session."""
         raise NotImplementedError
 
     def await_rate(self, Message message not None, head, delay):
@@ -194,9 +194,8 @@ cdef class DownstreamSide(Side):
         if self.skills is not None and not self.skills.admits(self, m):
             return 0
         if not modern and not poi_is(m, WS_METHOD, b'"tools/call"'):
-            if self.state is not None:
-                if self.state.heard(m):
-                    self.state_changed()
+            if self.state is not None and self.state.heard(m) and not self.is_restored_c(m):
+                self.changes_state(m)
             function = self.requests.get(m.method)
             if function is not None:
                 function(self, m)

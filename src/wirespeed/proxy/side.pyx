@@ -602,6 +602,8 @@ cdef class Side(SessionConnection):
         if asker.link is None or slot is NULL:
             self.n_late += 1
             return 0
+        if route.greets and m.kind_c == RESULT:
+            asker.agreed(m)
         if m.kind_c == RESULT and (route.filter is not None or route.taker is not None or (
             self.tags is not None and may_be_given(span_of(m, WS_RESULT))
         )):
@@ -630,8 +632,6 @@ cdef class Side(SessionConnection):
                 route.ref, about_subscription(m.result, (<const char *> id.p)[:id.n])
             )
         else:
-            if route.greets and m.kind_c == RESULT:
-                asker.agreed(m)
             # some codes decide about the status of an HTTP response
             asker.session.splice_reply_c(route.ref, m, code if code in VERDICTS else 0, NULL)
         return asker.passed_c()

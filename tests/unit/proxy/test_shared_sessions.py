@@ -16,7 +16,7 @@ from lab.hosts import Visitor
 from lab.http import LEGACY, Peer, call, message
 from lab.principals import TOKENS
 from lab.proxy_hosts import proxies
-from lab.store import StoreServer
+from lab.store import MakeServer, StoreServer
 
 from wirespeed._core.envelope import parse
 from wirespeed.proxy.hosts.client_state import ClientState
@@ -113,9 +113,7 @@ async def test_a_session_whose_host_is_gone(
         there = await pid(one, "a")
         assert (await one.request("a", "logging/setLevel", level="debug")).status == 200
         assert (await one.request("a", "resources/subscribe", uri="stock://tea")).status == 200
-        await asyncio.sleep(1.2)  # until the record has that
-        await saved(store_server)
-        await hosts.kill("a")
+        await hosts.kill("a")  # at once: the answers came after the record
         assert await pid(one, "b") != there
         get = await one.send("b", "GET", accept="text/event-stream")
         opened = await get.head()
@@ -124,6 +122,58 @@ async def test_a_session_whose_host_is_gone(
         assert found["params"] == {"uri": "stock://tea"}
         get.close()
         assert (await one.ask("b", "DELETE")).status == 204
+
+
+@pytest.mark.parametrize("where", ["legacy", "modern", "all"])
+async def test_the_state_is_stored_before_the_answer(
+    tmp_path: Path, new_store_server: MakeServer, where: str
+) -> None:
+    store = new_store_server()
+    tea = {**server(tmp_path, "shared"), "era": "modern" if where == "modern" else "legacy"}
+    servers = {"tea": tea, "other": {**tea}} if where == "all" else {"tea": tea}
+    cluster = {"url": store.url, "storeTimeout": 3}
+    uri = {"uri": "stock://tea"}
+    async with proxies(tmp_path, "a", servers=servers, cluster=cluster) as hosts:
+        one = Visitor(hosts)
+        opens = asyncio.ensure_future(one.request("a", "initialize", **HELLO))
+        store.freeze()
+        answer = opens
+        for method, params in (
+            ("logging/setLevel", {"level": "debug"}),
+            ("resources/subscribe", uri),
+            ("resources/unsubscribe", uri),
+        ):
+            await asyncio.wait([answer], timeout=0.3)
+            assert not answer.done()
+            store.thaw()
+            response = await answer
+            assert response.status == 200 and b'"result"' in response.body
+            one.fields.setdefault("mcp_session_id", response.headers.get("mcp-session-id"))
+            assert await one.ask("a", body=message("notifications/initialized"))
+            before = store.ask("HSTRLEN", records(store)[0], "record")
+            store.freeze()
+            answer = asyncio.ensure_future(one.request("a", method, **params))
+        await asyncio.wait([answer], timeout=0.3)
+        assert not answer.done()
+        store.thaw()
+        assert (await answer).status == 200
+        assert before != store.ask("HSTRLEN", records(store)[0], "record")
+
+
+async def test_a_session_is_not_opened_without_the_store(
+    tmp_path: Path, new_store_server: MakeServer
+) -> None:
+    """Another host may reach the store, and would not know the session."""
+    store = new_store_server()
+    async with proxies(tmp_path, "a", "b", cluster={"url": store.url}) as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        store.freeze()
+        assert (await one.request("a", "logging/setLevel", level="debug")).status == 200
+        refused = await Visitor(hosts).request("a", "initialize", **HELLO)
+        assert refused.status == 503 and refused.json["error"]["code"] == -31007
+        assert "mcp-session-id" not in refused.headers
+        store.thaw()
 
 
 async def test_a_server_of_the_client_ends_with_its_host(
@@ -137,7 +187,6 @@ async def test_a_server_of_the_client_ends_with_its_host(
         await two.initialize("a")
         assert await pid(one, "a", "tea_who")
         assert await pid(two, "a", "tea_who")
-        await asyncio.sleep(1.2)  # both have records
         assert len(records(store_server)) == 2
         assert await pid(two, "a", "own_who")
         while len(records(store_server)) != 1:
@@ -274,7 +323,7 @@ def test_the_state_of_a_session() -> None:
         return [json.loads(one) for one in state.messages() or ()]
 
     assert not hear("tools/list", {}) and state.messages() is None
-    assert not hear("initialize", {"a": "ü"}) and not hear("initialize", {"a": 2})
+    assert hear("initialize", {"a": "ü"}) and not hear("initialize", {"a": 2})
     assert [one["method"] for one in kept()] == ["initialize", "notifications/initialized"]
     assert kept()[0]["params"] == {"a": "ü"}
     assert hear("logging/setLevel", {"level": "debug"})
@@ -291,6 +340,8 @@ def test_the_state_of_a_session() -> None:
     for n in range(100):
         hear("resources/unsubscribe", {"uri": f"{n}" * 1000})
     assert len(kept()) == 3
+    hear("resources/subscribe", {"uri": "茶" * 30_000})  # 90,000 bytes
+    assert state.messages() is None
 
 
 def processes(folder: Path) -> int:

@@ -19,15 +19,20 @@ MAX_LEVEL = 100  # characters of a log level; no server has a longer one
 
 
 class ClientState:
-    """The state of one session, made from the requests of its client."""
+    """The state of one session, made from the requests of its client.
 
-    __slots__ = ("_hello", "_level", "_n_bytes", "_saves", "_uris")
+    Attributes:
+        answers: Answers that wait until the state is written.
+    """
+
+    __slots__ = ("_hello", "_level", "_n_bytes", "_saves", "_uris", "answers")
 
     def __init__(self) -> None:
         self._hello: bytes | None = None  # the params of `initialize`
         self._level: str | None = None  # that it has set last
         self._uris: set[str] = set()  # of subscriptions
         self._n_bytes = 0
+        self.answers: set[Any] = set()
         self._saves: set[asyncio.Task[None]] = set()
 
     def save(self, session: HttpSession) -> None:
@@ -37,13 +42,14 @@ class ClientState:
         task.add_done_callback(self._saves.discard)
 
     def heard(self, message: Message) -> bool:
-        """Take note of a request of the client. Returns whether it changes the state of a session
-        that is open. One that fails does so at another host, too."""
+        """Take note of a request of the client. Returns whether it changes the state. One that
+        fails does so at another host, too."""
         method = message.method
         if method == "initialize":
             if self._hello is None:
                 self._hello = bytes(message.params or b"{}")
                 self._n_bytes += len(self._hello)
+                return True
         elif method == "logging/setLevel":
             level = params_of(message).get("level")
             if isinstance(level, str) and len(level) <= MAX_LEVEL:
@@ -59,7 +65,8 @@ class ClientState:
         if wanted is (uri in self._uris):
             return False
         self._uris ^= {uri}
-        self._n_bytes += len(uri) if wanted else -len(uri)
+        n = len(uri.encode())
+        self._n_bytes += n if wanted else -n
         return True
 
     def messages(self) -> tuple[bytes, ...] | None:

@@ -314,7 +314,7 @@ class Legacy(Instance):
         client.capabilities = tuple(name for name in QUESTIONS if name in offered)
         self.bind(downstream, downstream.binding.admitting(legacy=not self.is_tried))
         downstream.speak(version)
-        downstream.session.send_result(message, msgspec.json.encode(hello))
+        downstream.answer(message, msgspec.json.encode(hello))
 
     def _set_level(self, downstream: Downstream, message: Message) -> None:
         """Keep a client's level. The server has the most verbose one."""
@@ -326,7 +326,7 @@ class Legacy(Instance):
             return
         self._downstreams[downstream].level = level
         self._choose_level()
-        downstream.session.send_result(message, b"{}")
+        downstream.answer(message, b"{}")
 
     def _choose_level(self) -> None:
         levels = [client.level for client in self._downstreams.values() if client.level is not None]
@@ -368,7 +368,7 @@ class Legacy(Instance):
             return
         self._downstreams[downstream].forget(uri)
         if self._is_wanted(uri):
-            downstream.session.send_result(message, b"{}")
+            downstream.answer(message, b"{}")
             return
 
         def after(answer: Message) -> Message:

@@ -272,8 +272,8 @@ class MergedClient:
         is_whole = len(hellos) == len(self.offers)
         answer = initialize_result(version, hellos, self.merged.extensions, is_whole=is_whole)
         self._told = frozenset(answer["capabilities"])
-        self.answer(message, answer)
         self.downstream.speak(version)
+        self.answer(message, answer)
         self._greeted = True
 
     def _begin(self, greeting: asyncio.Task[None]) -> None:
