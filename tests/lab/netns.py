@@ -7,6 +7,7 @@ It takes root, or a system where any user may make namespaces. All of it ends wi
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,13 +25,24 @@ def enter() -> bool:
     """Run this program in a network namespace of its own, and return True there. False: the system
     does not allow it."""
     if MARK in os.environ:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also below a shell's "&"
         return True
     try:
         subprocess.run([*UNSHARE, "ip", "link", "add", "x", "type", "bridge"], check=True)
     except (OSError, subprocess.CalledProcessError):
         return False
     command = [*UNSHARE, sys.executable, *sys.argv]
-    sys.exit(subprocess.run(command, env={**os.environ, MARK: "1"}, check=False).returncode)
+    # Ctrl-C reaches this process alone, which passes it on: once, so that the program can clean up.
+    program = subprocess.Popen(command, env={**os.environ, MARK: "1"}, start_new_session=True)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: _interrupt(program.pid))
+    sys.exit(program.wait())
+
+
+def _interrupt(pid: int) -> None:
+    """Interrupt the program that a process has started in the namespace."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGINT)
 
 
 def ip(*words: str, inside: tuple[str, ...] = ()) -> None:

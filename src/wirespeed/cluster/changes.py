@@ -28,7 +28,9 @@ VERSION = "1"
 MAX_KEPT = 1000  # changes in the store
 MAX_WAITING = 1000  # changes of this process that the store does not have yet
 LIFETIME = 3600.0  # seconds after which the store forgets changes that nobody reads
-WAIT = 30.0  # seconds for which a process waits for a change, before it asks again
+# Seconds for which a process waits for a change, before it asks again. A connection that is broken
+# unnoticed, as when the master's machine is gone, is given up after twice that time.
+WAIT = 5.0
 AGAIN = Backoff(0.1, 5.0, jitter=True)
 
 # ARGV: process, most changes, milliseconds of life, the number of changes that are not told (the
@@ -66,6 +68,7 @@ class SharedChanges:
         name: The name of the server.
         on_change: Called with kind and what of each change that another process has told.
         on_missed: Called without arguments when changes may have been missed.
+        wait: Seconds for which the store is asked at once for a change.
     """
 
     def __init__(
@@ -74,11 +77,14 @@ class SharedChanges:
         name: str,
         on_change: Callable[[str, str], object],
         on_missed: Callable[[], object],
+        *,
+        wait: float = WAIT,
     ) -> None:
         self._cluster = cluster
         self._base = cluster.base(f"changes{VERSION}", name)
         self._on_change = on_change
         self._on_missed = on_missed
+        self._wait = wait
         self._id = secrets.token_urlsafe(9)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -174,8 +180,8 @@ class SharedChanges:
                 if not found:
                     await self._check()
                 if self._client is None:
-                    self._client = self._cluster.new_client(2 * WAIT)
-                found = await self._client.read(self._base + "changes", self._at, WAIT)
+                    self._client = self._cluster.new_client(2 * self._wait)
+                found = await self._client.read(self._base + "changes", self._at, self._wait)
                 n_failures = 0
                 if not all(self._take(id, fields) for id, fields in found):
                     self._n = -1  # all that the store has was missed

@@ -13,7 +13,7 @@ from lab.task import SECRET
 
 from wirespeed import Client, Server
 from wirespeed.cluster import Cluster
-from wirespeed.cluster.changes import MAX_KEPT, MAX_WAITING
+from wirespeed.cluster.changes import MAX_KEPT, MAX_WAITING, SharedChanges
 from wirespeed.transport.backoff import Backoff
 from wirespeed.types import ResourceUpdated, ToolsChanged
 
@@ -162,3 +162,26 @@ async def test_junk_among_the_changes(store_server: StoreServer) -> None:
         for n, kind, what in ((1, "list", "junk"), (2, "?", TEA), (3, "resource", TEA)):
             store_server.ask("XADD", key, "*", "n", n, "by", "x", "kind", kind, "what", what)
         await events.just(ResourceUpdated(TEA))
+
+
+async def test_a_connection_that_is_broken_unnoticed(store_server: StoreServer) -> None:
+    async with Cable(store_server) as cable, contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(Cluster(cable.url, returns=Backoff(0.01, 0.05)))
+        other = await stack.enter_async_context(Cluster(store_server.url))
+        heard: list[str] = []
+        here = SharedChanges(
+            cluster, "shop", lambda _, what: heard.append(what), lambda: None, wait=0.2
+        )
+        there = SharedChanges(other, "shop", lambda _, what: None, lambda: None)
+        for one in (here, there):
+            one.begin()
+            stack.push_async_callback(one.close)
+        here.follow()
+        await asyncio.sleep(0.1)
+        cable.is_mute = True
+        there.tell("resource", TEA)
+        await asyncio.sleep(0.3)  # the connection has lost an answer, and stays open
+        cable.is_mute = False
+        while not heard:
+            await asyncio.sleep(0.01)
+        assert heard == [TEA]
