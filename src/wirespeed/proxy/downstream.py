@@ -132,7 +132,7 @@ class Downstream(DownstreamSide):
     """
 
     # a dict for each idle client is too much
-    __slots__ = ("request_id", "searches", "translates")
+    __slots__ = ("_initialized", "_is_greeted", "request_id", "searches", "translates")
 
     service: DownstreamService
 
@@ -159,6 +159,8 @@ class Downstream(DownstreamSide):
         self.request_id: str | None = None
         self.translates = translates
         self.searches = outer is None
+        self._is_greeted = False  # `initialize` is answered
+        self._initialized: Message | None = None  # the notification, if it came before that
         super().bind(Binding.to_router(router, service.flow))
 
     @property
@@ -230,8 +232,13 @@ class Downstream(DownstreamSide):
         self.router.left(self)
 
     def notified(self, message: Message) -> None:
-        """Take a notification that belongs to no request."""
-        self.router.client_said(self, message)
+        """Take a notification that belongs to no request. One that the client is initialized waits
+        until the server has accepted `initialize`."""
+        early = not (self._is_greeted or self.shared)
+        if early and message.method == "notifications/initialized":
+            self._initialized = message
+        else:
+            self.router.client_said(self, message)
 
     def overheard(self, message: Message) -> None:
         """The server has told this client of a change."""
@@ -371,6 +378,7 @@ class Downstream(DownstreamSide):
 
     def speak(self, version: object) -> None:
         """Go on in the revision that `initialize` agreed on, if it is a known one."""
+        self._is_greeted = True
         self.revision = REVISIONS.get(version) if isinstance(version, str) else None
         self.session.batches = self.revision is not None and self.revision.batches
 
@@ -383,6 +391,9 @@ class Downstream(DownstreamSide):
         self.speak(result.get("protocolVersion") if isinstance(result, dict) else None)
         if self.across is not None:
             cast("Upstream", self.across).speak(self.revision)
+        initialized, self._initialized = self._initialized, None
+        if initialized is not None:
+            self.router.client_said(self, initialized)
 
 
 class WithoutSession:

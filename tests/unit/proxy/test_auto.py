@@ -63,6 +63,23 @@ async def test_a_modern_server_is_pooled(tmp_path: Path, caplog: pytest.LogCaptu
     assert "of a legacy era" not in caplog.text
 
 
+@pytest.mark.parametrize("isolation", ["session", "auto"])
+@pytest.mark.parametrize("versions", ["2025-11-25", MODERN])
+async def test_a_client_that_does_not_wait_for_the_answer_to_initialize(
+    tmp_path: Path, isolation: str, versions: str
+) -> None:
+    """Its server hears that the client is initialized, once, behind the answer."""
+    lab = Lab(tmp_path, isolation, versions=versions)
+    async with lab.serving():
+        client = await lab.connect(None)
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        await client.send(hello, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert "result" in await client.recv()
+        assert said(await client.ask(call(1, "echo", nonce=1)))["nonce"] == 1
+        assert len(lab.read("notifications/initialized")) == (versions != MODERN)
+
+
 async def test_a_modern_server_without_translation(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "auto", versions=MODERN, config={"translate": False})
     async with lab.serving():
