@@ -133,7 +133,7 @@ INSIDE = {
         clients
         store
         owners
-        events nonces rates quotas tasks records changes
+        events nonces rates quotas places tasks records changes
         presence
         sessions
     """,
@@ -210,6 +210,8 @@ INSIDE = {
         hook_config name_config
         backend_config
         config
+        flow.host_table
+        flow.places
         hosts.membership
         own_requests trace_context flow.turns flow.counted breakdown
         hosts.client_state

@@ -399,7 +399,7 @@ class BackendConfig:
             ``"modern"`` (2026-07-28). In a file this key stands beside ``proxy``.
         start_timeout: Seconds for its handshake.
         max_clients: The most clients at a time with isolation ``"session"``, so the most processes.
-            Each worker, and each of the ``hosts`` of a cluster, has its part, 1 at least.
+            It holds for all workers, and with a cluster for all hosts together.
             For a further client the session is ended that was silent for the longest, of the
             principal or the address with the most sessions. If all clients work, the further one is
             refused.

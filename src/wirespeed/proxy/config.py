@@ -213,11 +213,12 @@ class ClusterConfig:
         host_url: The URL at which the other hosts reach the first HTTP listener of this host:
             ``http://host:port`` or ``https://host:port``. With it, any host answers requests of
             any session of that listener. None: each host knows its own sessions alone.
-        hosts: How many hosts there are. Each has an equal part of `BackendConfig.max_clients`, and
-            of rates and quotas while the store is away.
+        hosts: How many hosts there are. While the store is away, each has an equal part of
+            `BackendConfig.max_clients`, of rates and of quotas.
         store_timeout: The longest time in seconds that a request waits for the store.
         on_store_loss: While the store is away, ``"local"`` counts on each host for itself, and
-            ``"refuse"`` refuses requests that a rate or quota is to count.
+            ``"refuse"`` refuses requests that a rate or quota is to count, and further clients
+            with servers of their own.
     """
 
     url: str = field(repr=False)

@@ -210,6 +210,7 @@ class Proxy:
             from wirespeed.proxy.flow.rates import HostBuckets
 
             table = HostTable()
+            self._member.count_together(table)
             self._ask_rate, self._counts = HostBuckets(table).delay, HostCounts(table)
             self.rates = None
             self._adopt(self.config, self._services, self._whole)

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from lab.hosts import Visitor
-from lab.http import LEGACY, Peer, call, message
+from lab.http import LEGACY, Peer, Response, call, message
 from lab.principals import TOKENS
-from lab.proxy_hosts import proxies
+from lab.proxy_hosts import ProxyHosts, proxies
+from lab.raw import FOREVER
 from lab.store import MakeServer, StoreServer
 
 from wirespeed._core.envelope import parse
@@ -377,3 +378,41 @@ async def test_clients_with_servers_of_their_own(
                 refused += response.json.get("error", {}).get("code") == -31000
                 assert processes(tmp_path) <= 4
         assert refused or processes(tmp_path) == 4
+
+
+async def opened(hosts: ProxyHosts, name: str, **fields: Any) -> Response:
+    """The answer to `initialize` on a connection of its own."""
+    peer = await hosts.connect(name)
+    try:
+        return await peer.ask(body=message("initialize", HELLO, 0), **fields)
+    finally:
+        peer.close()
+
+
+@pytest.mark.parametrize("where", ["workers", "hosts"])
+async def test_no_process_refuses_while_another_has_room(
+    tmp_path: Path, store_server: StoreServer, where: str
+) -> None:
+    """One host may have all `maxClients`. Those of a host that is killed are free soon."""
+    options: dict[str, Any] = {"servers": {"tea": server(tmp_path, "session", maxClients=4)}}
+    options["principals"] = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
+    names = "a"
+    if where == "workers":
+        options["words"] = ("--workers", "2")
+    else:
+        options["cluster"] = {"url": store_server.url, "hosts": 2}
+        names = "ab"
+    tokens = [f"Bearer {TOKENS[name]}" for name in ("anne", "anne", "bob", "bob")]
+    async with proxies(tmp_path, *names, **options) as hosts:
+        for token in tokens:
+            response = await opened(hosts, "a", authorization=token)
+            assert response.status == 200, response.body
+        response = await opened(hosts, names[-1], authorization=tokens[0])
+        assert response.json["error"]["code"] == -31000
+        assert response.json["error"]["message"] == "tea has 4 clients: there may be no more"
+        if where == "hosts":
+            await hosts.kill("a")
+            async with asyncio.timeout(FOREVER):
+                for token in tokens:
+                    while (await opened(hosts, "b", authorization=token)).status != 200:
+                        await asyncio.sleep(0.1)

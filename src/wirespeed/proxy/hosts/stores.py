@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING
 
+from wirespeed.cluster.places import RedisPlaces
 from wirespeed.cluster.quotas import RedisCounts
 from wirespeed.cluster.rates import RedisTokenBuckets
 from wirespeed.cluster.sessions import SessionHosts
@@ -53,6 +54,8 @@ class ProxyStores:
             raise ConfigError(f"proxy.cluster: {exc}") from None
         here = ProcessCounts() if config.on_store_loss == "local" else None
         self.counts = RedisCounts(self.cluster, _NAME, secret, here, config.hosts)
+        self._is_local = config.on_store_loss == "local"
+        self._places: list[RedisPlaces] = []
         self.shares_sessions = config.host_url is not None
         self._secret = secret
         self._n_hosts = config.hosts
@@ -66,7 +69,14 @@ class ProxyStores:
     def member(self, host: str) -> Membership:
         """Return the place of this process. ``host``: The name of its host."""
         key = hmac.digest(self._secret, b"wirespeed seals of tasks 1", "sha256")
-        return Membership(key, host, self._n_hosts)
+        made = Membership(key, host, self._n_hosts, lambda server: self._places_of(server, made))
+        return made
+
+    def _places_of(self, server: str, member: Membership) -> RedisPlaces:
+        """Return the places of a server, for this process."""
+        part_of = member.part_of if self._is_local else lambda limit: 0
+        self._places.append(RedisPlaces(self.cluster, _NAME, server, part_of))
+        return self._places[-1]
 
     def session_hosts(self, url: str) -> SessionHosts:
         """Return the directory of sessions. ``url``: Where other hosts reach this one. ValueError:
@@ -86,4 +96,6 @@ class ProxyStores:
         if not self._users:
             await self.buckets.close()
             await self.counts.close()
+            for places in self._places:
+                await places.close()
             await self.cluster.release(self)

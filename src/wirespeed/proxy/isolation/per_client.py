@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from wirespeed.client.targets import Http
 from wirespeed.errors import RemoteError, TransportError, WirespeedError
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from wirespeed.proxy.backend_config import BackendConfig
     from wirespeed.proxy.binding import Functions
     from wirespeed.proxy.downstream import Downstream
+    from wirespeed.proxy.flow.places import Places
     from wirespeed.proxy.hosts.membership import Membership
     from wirespeed.proxy.isolation.addresses import Address
     from wirespeed.proxy.side import Side
@@ -71,6 +72,7 @@ class PerClient:
     ) -> None:
         self._config = config
         self._member = member
+        self._asking: set[Downstream] = set()  # whether there is a place for them
         self._limits = limits
         self._pairs: dict[Downstream, Pair] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -86,6 +88,7 @@ class PerClient:
 
     async def start(self) -> None:
         """Servers are started for their clients, and as spares."""
+        self._member.places(self._config.name)  # those of a worker that it replaces are free
         self._spares.fill()
 
     def use(self, choose: Callable[[Downstream], Address | None]) -> None:
@@ -159,21 +162,59 @@ class PerClient:
         read already: who the client is, is known then. Where no server can be had, the next
         request asks again."""
         config = self._config
-        refusal: tuple[int, str] | None = None
-        address = None if self._choose is None else self._choose(downstream)
-        if len(self._pairs) >= self._places and (first is None or not self._make_room(downstream)):
-            refusal = (
-                codes.OVERLOADED,
-                f"{config.name} has {self._places} clients: there may be no more",
-            )
-        elif self.breaker is not None and not self.breaker.is_free(self._answered()):
-            refusal = codes.SERVER_LOST, f"{is_down(config.name)}: {self.breaker.reason}"
-        elif self._choose is not None and address is None:
-            refusal = codes.SERVER_LOST, nowhere(config.name)
-        if refusal is not None:
-            if first is not None:
-                downstream.refuse(first, *refusal)
+        if self.breaker is not None and not self.breaker.is_free(self._answered()):
+            text = f"{is_down(config.name)}: {self.breaker.reason}"
+            self._refuse(downstream, first, codes.SERVER_LOST, text)
             return
+        address = None if self._choose is None else self._choose(downstream)
+        if self._choose is not None and address is None:
+            self._refuse(downstream, first, codes.SERVER_LOST, nowhere(config.name))
+            return
+        self._ask_for_place(_Coming(downstream, first, address), makes_room=first is not None)
+
+    def _refuse(self, downstream: Downstream, first: Message | None, code: int, text: str) -> None:
+        if first is not None and downstream.is_open(first):
+            downstream.refuse(first, code, text)
+
+    def _ask_for_place(self, coming: _Coming, *, makes_room: bool) -> None:
+        """Give a client a server, if there is a place. ``makes_room``: Whether another client may
+        lose its place."""
+        taken = self._places.take(self._config.max_clients)
+        if isinstance(taken, bool):
+            self._answer(coming, taken, makes_room)
+            return
+        downstream = coming.downstream
+
+        def known(taken: asyncio.Future[bool]) -> None:
+            is_taken = not taken.cancelled() and taken.result()
+            if downstream in self._asking:
+                self._asking.discard(downstream)
+                self._answer(coming, is_taken, makes_room)
+                if downstream not in self._pairs and downstream not in self._asking:
+                    downstream.release()
+            elif is_taken:  # the client has left
+                self._places.give_back()
+
+        self._asking.add(downstream)
+        downstream.pause()
+        taken.add_done_callback(known)
+
+    def _answer(self, coming: _Coming, taken: bool, makes_room: bool) -> None:
+        """There is a place for a client, or not."""
+        if taken:
+            self._serve(*coming)
+        elif makes_room and self._make_room(coming.downstream):
+            self._ask_for_place(coming, makes_room=False)
+        else:
+            config = self._config
+            text = f"{config.name} has {config.max_clients} clients: there may be no more"
+            self._refuse(coming.downstream, coming.first, codes.OVERLOADED, text)
+
+    def _serve(
+        self, downstream: Downstream, first: Message | None, address: Address | None
+    ) -> None:
+        """Give a server to a client that has a place."""
+        config = self._config
         legacy, flow = not downstream.translates, downstream.service.flow
         modern = legacy and not isinstance(config.target, Http)
         downstream.bind(Binding.to_own(self, flow, self._requests, legacy=legacy, modern=modern))
@@ -187,14 +228,14 @@ class PerClient:
             self._look_later()
 
     @property
-    def _places(self) -> int:
-        """The most clients of this process."""
-        return self._member.part_of(self._config.max_clients)
+    def _places(self) -> Places:
+        """The places of all clients of the server."""
+        return self._member.places(self._config.name)
 
     def _make_room(self, downstream: Downstream) -> bool:
         """End the session of another client, where there is no place for one more. Returns whether
         there is one now."""
-        name, places = self._config.name, self._places
+        name, places = self._config.name, self._config.max_clients
         other = self._who_makes_room(downstream)
         if other is None:
             self._quiet.log(
@@ -212,7 +253,7 @@ class PerClient:
             _idle(other),
         )
         self._dismiss(other, "replaced", "another client needs its place")
-        return len(self._pairs) < places
+        return True
 
     def _who_makes_room(self, downstream: Downstream) -> Downstream | None:
         """Return whose place a client gets; None: nobody's. Who has the most places gives one to
@@ -260,6 +301,7 @@ class PerClient:
 
     def left(self, downstream: Downstream) -> None:
         """End the server of a client."""
+        self._asking.discard(downstream)
         probe = self._probes.pop(downstream, None)
         if probe is not None:
             probe.cancel()
@@ -272,6 +314,7 @@ class PerClient:
             if pair.upstream is not None:
                 self._n_answered += pair.upstream.n_answered
             self._end(pair)
+            self._places.give_back()
 
     def restart(self, reason: str) -> None:
         """End the spare servers at once, and the server of each client when its requests are
@@ -308,6 +351,9 @@ class PerClient:
 
     def route(self, downstream: Downstream, message: Message) -> Side | None:
         """Return the client's own server."""
+        if downstream in self._asking:
+            downstream.unreachable(message)
+            return None
         if downstream not in self._pairs:
             self.joined(downstream, message)
             return None
@@ -430,6 +476,19 @@ class PerClient:
         """Pass it on."""
         if downstream.across is not None:
             downstream.pass_notification(message, downstream.across)
+
+
+class _Coming(NamedTuple):
+    """A client that needs a server.
+
+    Attributes:
+        first: A request of the client that waits for the server; or None.
+        address: The address that it will have; None: the server has one.
+    """
+
+    downstream: Downstream
+    first: Message | None
+    address: Address | None
 
 
 def _own(downstream: Downstream) -> Side:

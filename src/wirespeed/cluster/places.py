@@ -1,0 +1,145 @@
+"""Places over hosts: how many clients at a time have something, of all processes together.
+
+A key ``PREFIX:{places1:SERVER:NAME}:`` is a hash: of each process the number of its clients, and
+until when the number counts (milliseconds since 1970, by the store's clock). A process renews that;
+the places of one that is gone are free when it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from wirespeed.cluster.clients import Script
+from wirespeed.cluster.store import Cluster, end_tasks
+from wirespeed.errors import ProtocolError
+
+LIFETIME = 10.0  # seconds for which a number counts
+RENEWAL = 3.0  # seconds between two renewals
+
+_READ = """
+local at = redis.call('TIME')
+local now = at[1] * 1000 + math.floor(at[2] / 1000)
+local function read(text)
+  local n, upto = string.match(text or '', '^(%d+) (%d+)$')
+  if n and tonumber(upto) > now then return tonumber(n) end
+end
+local function keep(n, ms)
+  if n > 0 then
+    redis.call('HSET', KEYS[1], ARGV[1], string.format('%d %d', n, now + ms))
+    redis.call('PEXPIRE', KEYS[1], ms)
+  else
+    redis.call('HDEL', KEYS[1], ARGV[1])
+  end
+end
+"""
+# ARGV: process, milliseconds, limit. Returns 1; 0: there are as many.
+_TAKE = Script(
+    _READ
+    + """
+local all, own, sum = redis.call('HGETALL', KEYS[1]), 0, 0
+for i = 1, #all, 2 do
+  local n = read(all[i + 1])
+  if not n then redis.call('HDEL', KEYS[1], all[i])
+  elseif all[i] == ARGV[1] then own = n end
+  sum = sum + (n or 0)
+end
+if sum >= tonumber(ARGV[3]) then return 0 end
+keep(own + 1, ARGV[2])
+return 1
+"""
+)
+# ARGV: process, milliseconds.
+_GIVE_BACK = Script(
+    _READ
+    + """
+keep((read(redis.call('HGET', KEYS[1], ARGV[1])) or 1) - 1, ARGV[2])
+return 1
+"""
+)
+# ARGV: process, milliseconds, number, or empty where that changes just now.
+_RENEW = Script(
+    _READ
+    + """
+keep(tonumber(ARGV[3]) or read(redis.call('HGET', KEYS[1], ARGV[1])) or 0, ARGV[2])
+return 1
+"""
+)
+_MS = round(LIFETIME * 1000)
+
+
+class RedisPlaces:
+    """The places of one server.
+
+    Args:
+        cluster: The store. It is held from the first client on, until `close`.
+        name: The name of what has the server.
+        server: The name of the server.
+        part_of: Returns the part of a limit that this process has while the store is away; 0: no
+            more clients come then.
+    """
+
+    def __init__(
+        self, cluster: Cluster, name: str, server: str, part_of: Callable[[int], int]
+    ) -> None:
+        self._cluster = cluster
+        self._base = cluster.base("places1", name, server)
+        self._part_of = part_of
+        self._process = ""
+        self._n = 0
+        self._n_asked = 0  # commands that have no answer yet
+        self._giving: set[asyncio.Task[None]] = set()
+        self._renewing: asyncio.Task[None] | None = None
+
+    def take(self, limit: int) -> asyncio.Future[bool]:
+        """Count one more client. The result is whether it is one of ``limit`` at most."""
+        if self._renewing is None:
+            self._process = secrets.token_hex(8)
+            self._cluster.hold(self)
+            self._renewing = asyncio.get_running_loop().create_task(self._renew())
+        return asyncio.get_running_loop().create_task(self._take(limit))
+
+    async def _take(self, limit: int) -> bool:
+        try:
+            taken = bool(await self._ask(_TAKE, limit))
+        except ProtocolError:  # it is away, or does not let us
+            taken = self._n < self._part_of(limit)
+        self._n += taken
+        return taken
+
+    def give_back(self) -> None:
+        """Count one client less."""
+        self._n -= 1
+        task = asyncio.get_running_loop().create_task(self._give_back())
+        self._giving.add(task)
+        task.add_done_callback(self._giving.discard)
+
+    async def _give_back(self) -> None:
+        with contextlib.suppress(ProtocolError):  # the next renewal says how many there are
+            await self._ask(_GIVE_BACK)
+
+    async def _renew(self) -> None:
+        """Tell how many clients there are, unless that changes just now."""
+        while True:
+            await asyncio.sleep(RENEWAL)
+            with contextlib.suppress(ProtocolError):
+                await self._ask(_RENEW, "" if self._n_asked else self._n)
+
+    async def _ask(self, script: Script, *args: str | int) -> Any:
+        self._n_asked += 1
+        try:
+            return await self._cluster.run(script, self._base, self._process, _MS, *args)
+        finally:
+            self._n_asked -= 1
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            await end_tasks([renewing])
+        if self._giving:
+            await asyncio.wait(self._giving)
+        await self._cluster.release(self)

@@ -1,0 +1,105 @@
+"""Places of clients with servers of their own, in a process, over workers and over hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from lab.store import MakeServer, StoreServer
+
+from wirespeed.cluster import Cluster
+from wirespeed.cluster.places import RedisPlaces
+from wirespeed.proxy.flow.host_table import HostTable
+from wirespeed.proxy.flow.places import HostPlaces, ProcessPlaces
+
+
+def test_of_one_process() -> None:
+    places = ProcessPlaces()
+    assert [places.take(2) for _ in range(3)] == [True, True, False]
+    assert places.take(3)  # the limit has changed
+    places.give_back()
+    places.give_back()
+    assert [places.take(2) for _ in range(2)] == [True, False]
+
+
+def test_of_all_workers() -> None:
+    table = HostTable()
+    one, two = (HostPlaces(table, "tea", worker, 2) for worker in range(2))
+    other = HostPlaces(table, "other", 1, 2)
+    assert [places.take(3) for places in (one, one, two, one, two)] == [True] * 3 + [False] * 2
+    assert other.take(1) and not other.take(1)
+    one.give_back()
+    assert two.take(3) and not one.take(3)
+    again = HostPlaces(table, "tea", 1, 2)  # that worker has died, and another one is there
+    assert [again.take(3) for _ in range(3)] == [True, True, False]
+
+
+@contextlib.asynccontextmanager
+async def process(
+    store: StoreServer, server: str = "tea", part: int = 0
+) -> AsyncIterator[RedisPlaces]:
+    """The places of a process, which has a part of them while the store is away."""
+    places = RedisPlaces(Cluster(store.url), "proxy", server, lambda limit: part)
+    try:
+        yield places
+    finally:
+        await places.close()
+
+
+async def taken(places: RedisPlaces, n: int, limit: int) -> int:
+    """Of n clients that come at once, how many get a place."""
+    return sum(await asyncio.gather(*(places.take(limit) for _ in range(n))))
+
+
+async def test_of_all_hosts(store_server: StoreServer) -> None:
+    async with (
+        process(store_server) as one,
+        process(store_server) as two,
+        process(store_server, "other") as other,
+    ):
+        assert await taken(one, 2, 5) == 2
+        found = await asyncio.gather(taken(one, 5, 5), taken(two, 5, 5))
+        assert sum(found) == 3
+        assert await taken(other, 3, 2) == 2
+        one.give_back()
+        one.give_back()
+        for _ in range(2):
+            while not await two.take(5):
+                await asyncio.sleep(0.01)
+        assert await taken(two, 1, 5) == 0
+        assert await taken(one, 1, 6) == 1
+        for key in store_server.ask("KEYS", "*places1*"):
+            assert 0 < store_server.ask("PTTL", key) <= 10_000
+
+
+async def test_a_process_that_is_gone(store_server: StoreServer) -> None:
+    """Its number counts until it should have been renewed. What another program wrote counts
+    nothing."""
+    async with process(store_server) as one:
+        assert await taken(one, 2, 2) == 2
+        (key,) = store_server.ask("KEYS", "*places1*")
+        ((name, text),) = store_server.ask("HGETALL", key).items()
+        n, _, until = text.partition(" ")
+        assert n == "2" and await taken(one, 1, 2) == 0
+        store_server.ask("HSET", key, name, f"{n} {int(until) - 10_000}", "other", "many 5")
+        assert await taken(one, 3, 2) == 2
+        assert list(store_server.ask("HGETALL", key)) == [name]
+
+
+@pytest.mark.parametrize("part", [0, 1])
+async def test_while_the_store_is_away(new_store_server: MakeServer, part: int) -> None:
+    """A process has its part of the limit. When the store is back, it hears how many there are."""
+    store = new_store_server()
+    async with process(store, part=part) as places:
+        store.kill()
+        assert await taken(places, 3, 5) == part
+        store.start()
+        while await taken(places, 1, 5) == 0:
+            await asyncio.sleep(0.1)
+        told = ""
+        while told != str(part + 1):
+            for key in store.ask("KEYS", "*places1*"):
+                told = store.ask("HVALS", key)[0].partition(" ")[0]
+            await asyncio.sleep(0.1)
