@@ -50,6 +50,14 @@ def serve(
         return name
 
     @server.tool
+    async def tell(ctx: Context, pause: float, sizes: list[int]) -> str:
+        """Say something of each size, which has its number; over and over."""
+        for step in count():
+            await ctx.progress(step, message=sizes[step % len(sizes)] * "x")
+            await asyncio.sleep(pause)
+        return name
+
+    @server.tool
     async def confirm(ctx: Context) -> str:
         answer = await ctx.elicit("Really?", bool)
         return f"{name}: {answer}"

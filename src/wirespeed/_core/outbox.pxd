@@ -50,6 +50,10 @@ cdef object parts_of(object data)
 cdef object json_line(object data)
 
 
+cdef enum:
+    ALL = -1
+
+
 # Outgoing bytes. Frames are written between `open_c` and `close_c` of the FrameWriter, and nothing
 # is sent meanwhile.
 cdef class Outbox:
@@ -63,6 +67,12 @@ cdef class Outbox:
     cdef readonly long long bytes_copied  # payload bytes that were copied in
     # May be written: payloads shorter than this are copied, others are referenced.
     cdef size_t copy_below
+    # May be written: only so many of the bytes may be sent; <size_t> ALL: all of them.
+    cdef size_t may_leave
+
+    # Bytes that may be sent.
+    cdef inline size_t ready_c(self) noexcept:
+        return self.size if self.size <= self.may_leave else self.may_leave
 
     # Room for n bytes in one piece, valid until the next call; `commit_c` says how many were
     # written.
@@ -77,7 +87,7 @@ cdef class Outbox:
     cdef int write_part_c(self, object data, const uint8_t *p, size_t n) except -1
     # The same for bytes that lie in a slab, which is held.
     cdef int refer_c(self, Slab slab, const uint8_t *p, size_t n) except -1
-    # For framings and links.
+    # For framings and links. What may not be sent yet is not gathered, taken or absorbed.
     cdef int ensure_segments_c(self, size_t wanted) except -1
     cdef int push_c(self, const uint8_t *p, size_t n, object owner) except -1
     cdef int close_segment_c(self) except -1

@@ -162,6 +162,7 @@ cdef class Outbox:
 
     def __cinit__(self):
         self.copy_below = COPY_BELOW
+        self.may_leave = <size_t> ALL
 
     def __dealloc__(self):
         self.clear_c()
@@ -267,27 +268,30 @@ cdef class Outbox:
         return 0
 
     cdef int absorb_c(self, Outbox other) except -1:
-        """Append all bytes of another outbox, which is empty afterwards; nothing is copied."""
-        cdef size_t i
+        """Move the bytes of another outbox that may be sent to the end; nothing is copied."""
+        cdef size_t i, n, taken = other.ready_c(), left = taken
         cdef Segment *s
         self.close_segment_c()
         other.close_segment_c()
         self.ensure_segments_c(other.count - other.first)      # from here on nothing can fail
         for i in range(other.first, other.count):
+            if left == 0:
+                break
             s = &other.segments[i]
-            self.push_c(s.p, s.n, <object> s.owner)
-        self.size += other.size
+            n = min(s.n, left)
+            self.push_c(s.p, n, <object> s.owner)
+            left -= n
+        self.size += taken
         self.bytes_copied += other.bytes_copied
         other.bytes_copied = 0
-        other.clear_c()
-        return 0
+        return other.consume_c(taken)
 
     # -- sending -------------------------------------------------------------------------------
 
     cdef int gather_c(self, iovec *vectors, int room) except -1:
         """Fill in up to `room` vectors of what is to be sent next. Returns how many."""
         cdef int n = 0
-        cdef size_t i
+        cdef size_t i, left
         self.close_segment_c()
         i = self.first         # only now: what was sent may have been forgotten
         while n < room and i < self.count:
@@ -295,6 +299,13 @@ cdef class Outbox:
             vectors[n].iov_len = self.segments[i].n
             n += 1
             i += 1
+        if self.may_leave < self.size:
+            left = self.may_leave
+            for i in range(<size_t> n):
+                if left == 0:
+                    return <int> i
+                vectors[i].iov_len = min(vectors[i].iov_len, left)
+                left -= vectors[i].iov_len
         return n
 
     cdef int consume_c(self, size_t n) except -1:
@@ -304,6 +315,8 @@ cdef class Outbox:
         cdef void *owner
         if n > self.size:
             raise ValueError("more bytes consumed than were queued")
+        if self.may_leave != <size_t> ALL:
+            self.may_leave -= min(n, self.may_leave)
         if n == self.size:
             return me.clear_c()        # an idle connection holds no memory
         self.close_segment_c()
@@ -344,23 +357,26 @@ cdef class Outbox:
         return line
 
     def take(self):
-        """Everything queued, as read-only bytes-like chunks in order; the outbox is empty after.
+        """Everything that may be sent, as read-only bytes-like chunks in order, which is removed.
 
         The chunks own their memory: it does not change, however long a transport keeps them.
         """
         cdef list chunks = []
         cdef Chunk chunk
         cdef Segment *s
-        cdef size_t i
+        cdef size_t i, n = self.ready_c(), left = n
         self.close_segment_c()
         for i in range(self.first, self.count):
+            if left == 0:
+                break
             s = &self.segments[i]
             chunk = Chunk.__new__(Chunk)
             chunk.owner = <object> s.owner
             chunk.p = s.p
-            chunk.n = s.n
+            chunk.n = min(s.n, left)
+            left -= chunk.n
             chunks.append(chunk)
-        self.clear_c()
+        self.consume_c(n)
         return chunks
 
     cdef int clear_c(self) noexcept:

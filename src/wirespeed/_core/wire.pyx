@@ -165,7 +165,7 @@ cdef class Wire:
 
     def data_to_send(self):
         """The bytes to write, in order, as read-only bytes-like chunks that never change."""
-        self.bytes_out += <long long> self.outbox.size
+        self.bytes_out += <long long> self.outbox.ready_c()
         chunks = self.outbox.take()
         if tap is not None:
             tap(self, "sent", b"".join(chunks))

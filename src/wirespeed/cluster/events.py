@@ -15,7 +15,7 @@ Each key lives for ``max_age`` after its last event.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Unpack
 
 from wirespeed._exports import set_public_home
@@ -24,7 +24,7 @@ from wirespeed.cluster.store import Cluster
 from wirespeed.peer.http.event_store import OVERHEAD, EventLimits, LimitedEventStore
 
 VERSION = "1"
-AT_ONCE = 1000  # events that one round trip drops, so that nobody waits long behind it
+AT_ONCE = 1000  # events that one command adds or drops, so that nobody waits long behind it
 
 _DROP = """
 local P = KEYS[1]
@@ -54,14 +54,19 @@ end
 _APPEND = Script(
     _DROP
     + """
-local name, n, data, age = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7])
-local most, most_of_stream, most_events = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local at = now(ARGV[8])
+local name, first, age = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6])
+local most, most_of_stream, most_events = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local at = now(ARGV[7])
+local since = string.format('%.0f', at)
 local events = P .. 'e:' .. name
-redis.call('XADD', events, n .. '-0', 't', string.format('%.0f', at), 'd', data)
-local size = #data + OVERHEAD
-local text = string.format('%.0f', at) .. ':' .. size .. ':' .. n .. ':' .. name
-redis.call('ZADD', P .. 'order', redis.call('INCR', P .. 'serial'), text)
+local size, serial = 0, redis.call('INCRBY', P .. 'serial', #ARGV - 7)
+for i = 8, #ARGV do
+  local data, n = ARGV[i], string.format('%.0f', first + i - 8)
+  redis.call('XADD', events, n .. '-0', 't', since, 'd', data)
+  local text = since .. ':' .. (#data + OVERHEAD) .. ':' .. n .. ':' .. name
+  redis.call('ZADD', P .. 'order', serial + i - #ARGV, text)
+  size = size + #data + OVERHEAD
+end
 local held = redis.call('HINCRBY', P .. 'sizes', name, size)
 redis.call('HINCRBY', P .. 'sizes', '*', size)
 while held > most_of_stream or redis.call('XLEN', events) > most_events do
@@ -129,28 +134,35 @@ class RedisEventStore(LimitedEventStore):
     ) -> None:
         super().__init__(**limits)
         self.cluster = cluster
+        self.store_timeout = cluster.store_timeout
         self._base = cluster.base(f"events{VERSION}", name)
         self._clock = clock
 
     async def append(self, stream: str, n: int, data: bytes) -> None:
         """See `EventStore`. Events that are appended in one turn of the loop, of all streams, take
         one round trip."""
-        if len(data) + OVERHEAD > self.max_stream_bytes:
+        await self.append_all(stream, n, (data,))
+
+    async def append_all(self, stream: str, n: int, events: Sequence[bytes]) -> None:
+        """Keep the events number ``n``, ``n + 1`` and so on: as many `append`, but one command of
+        the store for up to 1,000 events."""
+        over = [i for i, data in enumerate(events) if len(data) + OVERHEAD > self.max_stream_bytes]
+        if over:
             await self.forget(stream)  # as if the event pushed all others out, and then itself
-            return
         self.cluster.hold(self)
-        await self.cluster.run(
-            _APPEND,
-            self._base,
-            _digest(stream),
-            n,
-            data,
-            self.max_bytes,
-            self.max_stream_bytes,
-            self.max_stream_events,
-            round(self.max_age * 1000),
-            self._now(),
-        )
+        for i in range(over[-1] + 1 if over else 0, len(events), AT_ONCE):
+            await self.cluster.run(
+                _APPEND,
+                self._base,
+                _digest(stream),
+                n + i,
+                self.max_bytes,
+                self.max_stream_bytes,
+                self.max_stream_events,
+                round(self.max_age * 1000),
+                self._now(),
+                *events[i : i + AT_ONCE],
+            )
 
     async def after(self, stream: str, n: int) -> list[tuple[int, bytes]] | None:
         """See `EventStore`."""

@@ -168,6 +168,8 @@ cdef class FdLink(Link):
             return
         while wire.outbox.size:
             n_vectors = wire.outbox.gather_c(vectors, MAX_VECTORS)
+            if n_vectors == 0:
+                break                  # what is queued is held
             if wire.outbox.size >= LONG:
                 with nogil:
                     n = send(self.write_fd, self.is_socket, vectors, n_vectors)

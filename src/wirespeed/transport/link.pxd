@@ -12,6 +12,15 @@ cdef class Endpoint:
     cpdef object on_drained(self)
 
 
+# Output of a link that may not leave yet: see `Link.hold`.
+cdef class Hold:
+    cdef readonly Link link            # None after the end
+    cdef long long at                  # bytes of the link that may leave before
+    cdef object timer
+
+    cdef int drop_c(self) except -1
+
+
 # What the links of one loop share. While one of them delivers events, the others that are written
 # to are noted; the outermost delivery flushes them at its end, without another turn of the loop.
 cdef class _Turn:
@@ -47,6 +56,7 @@ cdef class Link:
     cdef public double close_timeout   # seconds for the peer's goodbye
     cdef public tuple farewell         # code and reason of our goodbye; None: GOING_AWAY
     cdef object flush_callback
+    cdef list holds                    # Holds in the order of their bytes; None: nothing is held
 
     cdef int wrote_c(self) except -1
     cdef int wrote_more_c(self) except -1

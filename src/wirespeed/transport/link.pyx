@@ -10,6 +10,7 @@ endpoints report to links that output is queued.
 cimport cython
 
 from wirespeed._core.framing.rfc6455 cimport GOING_AWAY, TRY_AGAIN
+from wirespeed._core.outbox cimport ALL
 
 import logging
 import os
@@ -70,6 +71,40 @@ cdef class Endpoint:
         """An exception was raised while the link worked, or in `on_data`. True: the endpoint has
         told the peer, and closes the link. False: the link closes itself."""
         return False
+
+
+@cython.final
+cdef class Hold:
+    """Output of a link that waits for something else; made by `Link.hold`."""
+
+    def end(self):
+        """Let the output leave, unless a hold before it is not over. A second call does nothing."""
+        cdef Link link = self.link
+        cdef list holds
+        cdef bint is_first
+        if link is None:
+            return
+        holds = link.holds
+        is_first = holds[0] is self
+        holds.remove(self)
+        self.drop_c()
+        if not is_first:
+            return
+        if holds:
+            link.wire.outbox.may_leave = <size_t> ((<Hold> holds[0]).at - link.wire.bytes_out)
+        else:
+            link.holds = None
+            link.wire.outbox.may_leave = <size_t> ALL
+        if link.corked:
+            link.loop.call_soon(link.resume_output)    # what reads now may have to close it
+        else:
+            link.resume_output()
+
+    cdef int drop_c(self) except -1:
+        self.link = None
+        self.timer.cancel()
+        self.timer = None              # it refers to the hold
+        return 0
 
 
 @cython.final
@@ -213,6 +248,10 @@ cdef class Link:
             self.close_timer.cancel()
             self.close_timer = None
         self.endpoint.link = None
+        if self.holds is not None:
+            for hold in self.holds:
+                (<Hold> hold).drop_c()
+            self.holds = None
         if not self.corked:            # else the endpoint may read there
             self.wire.framer.forget_c()
         self.flush_callback = None     # it refers to the link: free both without the collector
@@ -300,6 +339,27 @@ cdef class Link:
         """Output was queued. It leaves in one write: at the end of the delivery that runs on this
         loop, or else in the next turn of the loop."""
         self.wrote_c()
+
+    def hold(self, size_t size, double seconds):
+        """Keep output for a while. The first ``size`` bytes that are queued leave. All others, and
+        what is queued from now on, leave at the end of the `Hold` that is returned, after some
+        seconds at the latest. They count as queued meanwhile. The holds of a link begin in the
+        order of their bytes. For links that send what `Outbox` lets them gather or take."""
+        cdef Hold hold = Hold.__new__(Hold)
+        hold.link = self
+        hold.at = self.wire.bytes_out + <long long> size
+        hold.timer = self.loop.call_later(seconds, hold.end)
+        if self.holds is None:
+            self.holds = [hold]
+            self.wire.outbox.may_leave = size
+        else:
+            self.holds.append(hold)
+        return hold
+
+    def resume_output(self):
+        """Send what is held no longer, and go on with what waited for that."""
+        if self.endpoint.link is self:
+            self.deliver_c()
 
     def _flush_soon(self):
         self.flush_scheduled = False

@@ -16,15 +16,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, runtime_checkable
 
 from wirespeed._exports import set_public_home
 from wirespeed.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from wirespeed.peer.http.exchange import McpExchange
-    from wirespeed.transport.http.options import EventStore
-    from wirespeed.transport.rate_limited_log import RateLimitedLog
+    from wirespeed.peer.http.exchange import McpExchange, Streams
+    from wirespeed.transport.link import Hold, Link
 
 MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of events that wait for a store
 
@@ -32,8 +31,15 @@ MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of events that wait for a store
 class EventLog:
     """Gives events their numbers and the store its events, in order.
 
-    An event is sent without waiting for the store. A client that resumes the stream waits until the
-    store has all events.
+    An event is sent without waiting for the store, except where other hosts may go on with the
+    session: there it is sent when the store has it, or has failed, or was waited for as long as
+    its `store_timeout`. So a client can resume after the last event that it saw, although the host
+    crashed. A client that resumes the stream waits until the store has all events.
+
+    Args:
+        streams: Their store, and what logs that it fails.
+        name, route: As below.
+        holds: Whether other hosts may go on with the session.
 
     Attributes:
         name: The name of the stream.
@@ -44,10 +50,13 @@ class EventLog:
 
     __slots__ = (
         "_failed",
+        "_holds",
         "_quiet",
+        "_shared",
         "_size",
         "_store",
         "_task",
+        "_wait",
         "_waiting",
         "n",
         "name",
@@ -56,14 +65,18 @@ class EventLog:
     )
 
     def __init__(
-        self, store: EventStore, name: str, route: McpExchange | None, quiet: RateLimitedLog
+        self, streams: Streams, name: str, route: McpExchange | None, *, holds: bool
     ) -> None:
         self.name = name
         self.n = 0
         self.own = route is None
         self.route = route
-        self._store = store
-        self._quiet = quiet
+        assert streams.store is not None
+        self._store = streams.store
+        self._shared = streams.shared
+        self._wait = self._shared.store_timeout if holds and self._shared is not None else 0.0
+        self._holds: list[Hold] = []  # of what waits
+        self._quiet = streams.quiet
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._task: asyncio.Task[None] | None = None  # it writes to a store that has to be awaited
@@ -73,16 +86,21 @@ class EventLog:
         """The id of an event, unique among all streams of all sessions."""
         return f"{self.name}-{n}"
 
-    def add(self, data: bytes) -> str:
-        """Keep one more event. Returns its id."""
+    def add(self, data: bytes, link: Link | None = None, at: int = 0) -> str:
+        """Keep one more event. Returns its id. ``link``: Sends it, behind the first ``at`` bytes
+        that are queued there; None: nothing sends it now."""
         self.n += 1
         if self._failed:
             pass
-        elif self._task is not None:
+        elif self._task is not None or self._shared is not None:
             self._size += len(data)
             self._waiting.append((self.n, data))
+            if self._wait and link is not None:
+                self._hold(link, at)
             if self._size > MAX_UNWRITTEN:
                 self._fail("the store is too slow")
+            elif self._task is None:
+                self._task = asyncio.create_task(self._write(None))
         else:
             try:
                 result = self._store.append(self.name, self.n, data)
@@ -93,10 +111,19 @@ class EventLog:
                     self._task = asyncio.create_task(self._write(result))
         return self.id_of(self.n)
 
-    async def _write(self, first: Awaitable[None]) -> None:
+    def _hold(self, link: Link, at: int) -> None:
+        """What waits is sent when the store has it: one hold for all of it at a link."""
+        if not self._holds or self._holds[-1].link is not link:
+            self._holds.append(link.hold(at, self._wait))
+
+    async def _write(self, first: Awaitable[None] | None) -> None:
         try:
-            await first
+            if first is not None:
+                await first
             while self._waiting:
+                if self._shared is not None:
+                    await self._write_all(self._shared)
+                    continue
                 n, data = self._waiting.popleft()
                 self._size -= len(data)
                 await value_of(self._store.append(self.name, n, data))
@@ -104,6 +131,17 @@ class EventLog:
             self._fail(exc)
         finally:
             self._task = None
+
+    async def _write_all(self, store: SharedEventStore) -> None:
+        """Give the store what waits, and let it be sent then."""
+        n, events, holds = self._waiting[0][0], [data for _, data in self._waiting], self._holds
+        self._waiting.clear()
+        self._size, self._holds = 0, []
+        try:
+            await store.append_all(self.name, n, events)
+        finally:
+            for hold in holds:
+                hold.end()
 
     async def after(self, n: int) -> Sequence[tuple[int, bytes]] | None:
         """The events after number `n`, once the store has them; None if some are missing."""
@@ -127,7 +165,7 @@ class EventLog:
     async def forget(self) -> None:
         """Drop the events."""
         self._failed = True
-        self._waiting.clear()
+        self._drop_waiting()
         while self._task is not None:
             await asyncio.wait([self._task])
         if not self.n:
@@ -138,13 +176,34 @@ class EventLog:
     def _fail(self, why: Exception | str) -> None:
         if not self._failed:
             self._failed = True
-            self._waiting.clear()
+            self._drop_waiting()
             if not isinstance(why, StoreUnavailable):  # logged where it was found
                 self._quiet.log(
                     logging.ERROR,
                     "a stream cannot be resumed: the event store failed: %s",
                     str(why) or type(why).__name__,
                 )
+
+    def _drop_waiting(self) -> None:
+        """Keep nothing of what waits, which is sent without that."""
+        self._waiting.clear()
+        holds, self._holds = self._holds, []
+        for hold in holds:
+            hold.end()
+
+
+@runtime_checkable
+class SharedEventStore(Protocol):
+    """An `EventStore` that several hosts share.
+
+    Attributes:
+        store_timeout: The longest time in seconds that an event waits for the store.
+    """
+
+    store_timeout: float
+
+    def append_all(self, stream: str, n: int, events: Sequence[bytes], /) -> Awaitable[None]:
+        """Keep the events number ``n``, ``n + 1`` and so on, in one round trip."""
 
 
 async def value_of(result: Any) -> Any:

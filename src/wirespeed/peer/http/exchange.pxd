@@ -6,6 +6,7 @@ from wirespeed.transport.http.exchange cimport Exchange
 
 cdef class Streams:
     cdef readonly object store         # the `event_store` of the options
+    cdef readonly object shared        # the same as a `SharedEventStore`; None: it is none
     cdef readonly object retry         # seconds, or None
     cdef readonly object quiet         # logs that the store fails, once for many streams
     cdef object _loop
@@ -50,6 +51,7 @@ cdef class McpExchange(Exchange):
     cdef object log                    # EventLog of the stream of events; None: it is not kept
     cdef Mark mark                     # where the JSON text begins that is being written
     cdef size_t begun                  # size of `out` there
+    cdef size_t event_at               # and where the event begins
 
     cdef int watch_c(self) except -1
     cdef int unwatch_c(self) except -1

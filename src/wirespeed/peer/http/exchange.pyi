@@ -4,6 +4,7 @@ from typing import Any, final
 
 from wirespeed._core.framing.base import FrameWriter
 from wirespeed.peer.connection import SessionConnection
+from wirespeed.peer.http.event_store import SharedEventStore
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.transport.http.exchange import Exchange
 from wirespeed.transport.http.options import EventStore, HttpOptions
@@ -16,6 +17,8 @@ LAST_WAIT: float
 class Streams:
     @property
     def store(self) -> EventStore | None: ...
+    @property
+    def shared(self) -> SharedEventStore | None: ...
     @property
     def retry(self) -> float | None: ...
     @property

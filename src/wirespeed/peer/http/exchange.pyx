@@ -23,7 +23,7 @@ from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
 from wirespeed._core.envelope import parse
-from wirespeed.peer.http.event_store import value_of
+from wirespeed.peer.http.event_store import SharedEventStore, value_of
 from wirespeed.transport.options import NotPassed
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
@@ -119,6 +119,7 @@ cdef class McpExchange(Exchange):
 
     cdef int begin_event_c(self) except -1:
         """Begin a message, which has an id if it is kept."""
+        self.event_at = self.out.size
         if self.log is not None and self.carrier is not None:
             self.carrier.output.event = b"id: %b\n" % self.log.id_of(self.log.n + 1).encode()
         if (
@@ -134,7 +135,10 @@ cdef class McpExchange(Exchange):
 
     cdef int finish_event_c(self, char last) except -1:
         if self.log is not None:
-            self.log.add(b"%b%c" % (self.out.since_c(&self.mark), last))
+            self.log.add(
+                b"%b%c" % (self.out.since_c(&self.mark), last),
+                None if self.carrier is None else self.carrier.link, self.event_at,
+            )
         if self.client is not None:            # its own wire has none of these bytes
             self.client.session.bytes_out += <long long> (self.out.size - self.begun + 1)
         Exchange.finish_c(self, last)
@@ -388,12 +392,14 @@ cdef class Streams:
 
     Attributes:
         store: Keeps their events; or None.
+        shared: The same, if hosts share it; or None.
         retry: Seconds after which clients come back; None: when they like.
         quiet: Logs that the store fails, once for many streams.
     """
 
     def __init__(self, loop, options):
         self.store = options.event_store
+        self.shared = self.store if isinstance(self.store, SharedEventStore) else None
         self.retry = options.retry
         self.quiet = RateLimitedLog(logger, lines=1)
         self._loop = loop

@@ -72,7 +72,12 @@ class _Get:
         self.live = live  # False while earlier events are sent once more
 
     def send(self, message: bytes) -> None:
-        event_id = None if self.log is None else self.log.add(message)
+        event_id = None
+        carrier = self.exchange.carrier if self.live else None
+        if self.log is not None and carrier is not None:
+            event_id = self.log.add(message, carrier.link, len(carrier.wire.outbox))
+        elif self.log is not None:
+            event_id = self.log.add(message)
         if self.live:
             self.exchange.send_event(message, id=event_id)
 
@@ -311,7 +316,7 @@ class HttpSession(SessionEntry):
     async def _resume_older(self, exchange: McpExchange, name: str, n: int) -> None:
         ids = name.split(".")[3:]
         events = await self._streams.events_of(name, n)
-        if events is None and n == 0 and not ids:
+        if events is None and n == 0:
             events = ()  # nothing was said there
         if exchange.gone:
             return
@@ -379,13 +384,11 @@ class HttpSession(SessionEntry):
 
     def new_log(self, route: McpExchange | None = None) -> EventLog:
         """The log of a new stream: of an exchange, or of a GET."""
-        store = self._streams.store
-        assert store is not None
         self._n_logs += 1
         parts = [self.streams_name, str(self._epoch), str(self._n_logs)]
         if route is not None:
             parts += map(_encoded, route.request_ids()[:MAX_NAMED] or [b""])
-        log = EventLog(store, ".".join(parts), route, self._streams.quiet)
+        log = EventLog(self._streams, ".".join(parts), route, holds=self.keeper is not None)
         self._logs[log.name] = log
         if len(self._logs) > MAX_RESUMABLE:
             used = [get.log for get in self._gets]

@@ -221,7 +221,7 @@ cdef class AsgiLink(Link):
         return 0
 
     cdef bint has_output_c(self) noexcept:
-        return self.wire.outbox.size != 0 or self.writer.told
+        return self.wire.outbox.ready_c() != 0 or self.writer.told
 
     @property
     def gone(self):
@@ -229,7 +229,7 @@ cdef class AsgiLink(Link):
         return self.closed and not self.ended
 
     cdef bint over_c(self) noexcept:
-        return not self.has_output_c() and (
+        return self.wire.outbox.size == 0 and not self.writer.told and (
             self.ended or (self.connection.exchange is None and not self.closed)
         )
 
@@ -261,7 +261,7 @@ cdef class AsgiLink(Link):
         is written, and later), bytes of its body, and whether it is complete with them."""
         cdef object start = self.start_c() if self.writer.told else None
         cdef object data = b""
-        if self.wire.outbox.size:
+        if self.wire.outbox.ready_c():
             self.sent = True
             data = b"".join(self.wire.data_to_send())
         return start, data, self.over_c()

@@ -237,7 +237,7 @@ cdef class PassedLink(Link):
         cdef Outbox own = self.wire.outbox, out = wire.outbox
         cdef iovec vectors[MAX_VECTORS]
         cdef int i, n_vectors
-        cdef size_t n = own.size, before = out.size
+        cdef size_t n = own.ready_c(), before = out.size
         if self.lost or not self.taken or self.paused:
             return
         if out.size >= wire.output_high or self.end.waiting:
@@ -249,7 +249,7 @@ cdef class PassedLink(Link):
         if n:
             wire.begin_c(PART, self.number, n)
             if n < SHORT:
-                while own.size:
+                while own.ready_c():
                     n_vectors = own.gather_c(vectors, MAX_VECTORS)
                     n = 0
                     for i in range(n_vectors):
@@ -259,7 +259,7 @@ cdef class PassedLink(Link):
             else:
                 self.wire.bytes_out += <long long> n
                 out.absorb_c(own)
-        if me.connection.exchange is None:
+        if me.connection.exchange is None and own.size == 0:
             wire.begin_c(END, me.number, 0)
             me.complete_c()
         if out.size != before and me.end.link is not None:

@@ -1,0 +1,338 @@
+"""An event of a session that other hosts may adopt is sent when the store has it. In this process;
+hosts that are killed are in test_killed_hosts.py."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from lab.http import BOTH, call
+from lab.session import Event, HttpClient, Lab, Reply, served
+from lab.store import StoreServer
+
+from wirespeed import EventStore, Limits, MemoryEventStore, SQLiteEventStore
+from wirespeed.cluster import RedisEventStore, SessionHosts
+from wirespeed.errors import StoreUnavailable
+
+pytestmark = pytest.mark.compiled
+
+SECRET = b"s" * 16
+TOKEN = {"progressToken": 1}
+AT_ONCE = 0.001  # seconds
+
+
+class Late(RedisEventStore):
+    """A store that a test lets answer.
+
+    Attributes:
+        asked: How many events each request had.
+        fault: Raised in place of the next answers.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.asked: list[int] = []
+        self.fault: Exception | None = None
+        self._answers = asyncio.Semaphore(0)
+
+    def answer(self, n: int = 1) -> None:
+        """Let n requests be answered."""
+        for _ in range(n):
+            self._answers.release()
+
+    async def append_all(self, stream: str, n: int, events: Sequence[bytes]) -> None:
+        self.asked.append(len(events))
+        await self._answers.acquire()
+        if self.fault is not None:
+            raise self.fault
+        await super().append_all(stream, n, events)
+
+
+@pytest.fixture
+def store(store_server: StoreServer) -> Late:
+    return Late(store_server.cluster(), "lab")
+
+
+@contextlib.asynccontextmanager
+async def at_a_host(
+    lab: Lab, server: StoreServer, store: EventStore, **options: Any
+) -> AsyncIterator[HttpClient]:
+    """A client with a session that other hosts may adopt."""
+    hosts = SessionHosts(server.cluster(), "lab", "http://127.0.0.1:1", secret=SECRET)
+    async with served(lab, event_store=store, directory=hosts, **options) as client:
+        await client.open()
+        yield client
+
+
+async def talking(lab: Lab, client: HttpClient, n: int, **more: Any) -> Reply:
+    """The response to a call that says something n times, then waits at the gate "a"."""
+    call = asyncio.create_task(client.call("talk", name="a", n=n, meta=TOKEN, **more))
+    await lab.started.get()
+    return await call
+
+
+async def until_asked(store: Late, n: int) -> None:
+    while len(store.asked) < n:
+        await asyncio.sleep(0.001)
+
+
+async def first_event(reply: Reply) -> Event:
+    """The event before the first message: where to come back."""
+    event = await reply.event()
+    assert event is not None and event.id is not None and not event.data
+    return event
+
+
+async def nothing_more(client: HttpClient, reply: Reply) -> None:
+    """What was sent before has arrived, and it is no event."""
+    for n in range(3):
+        await client.call("echo", id=f"e{n}", text="x")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await reply.event()
+
+
+def steps(messages: list[Any]) -> list[Any]:
+    """Numbers of progress, and "end" for the answer."""
+    return [m["params"]["progress"] if "method" in m else "end" for m in messages]
+
+
+async def test_no_event_is_sent_before_the_store_has_it(
+    store_server: StoreServer, store: Late
+) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        begun = await first_event(reply)
+        await until_asked(store, 1)
+        await nothing_more(client, reply)
+        store.answer()
+        assert steps(await reply.next_messages(2)) == [0, 1]
+        lab.gate("a").set()
+        await until_asked(store, 2)
+        await nothing_more(client, reply)
+        store.answer()
+        assert steps(await reply.messages()) == [2, 3, "end"]
+        again = await client.get(begun.id)
+        assert steps(await again.messages()) == [0, 1, 2, 3, "end"]
+
+
+async def test_what_is_said_in_one_turn_is_one_request(
+    store_server: StoreServer, store: Late
+) -> None:
+    lab = Lab()
+    lab.gate("a").set()
+    async with at_a_host(lab, store_server, store) as client:
+        store.answer(10)
+        reply = await client.call("talk", name="a", n=50, meta=TOKEN)
+        assert steps(await reply.messages()) == [*range(100), "end"]
+        assert store.asked == [101]
+
+
+async def test_stored_events_do_not_wait_for_later_ones(
+    store_server: StoreServer, store: Late
+) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        await until_asked(store, 1)
+        lab.gate("a").set()  # more is said while the store is asked
+        await client.call("echo", id=2, text="x")
+        store.answer()
+        assert steps(await reply.next_messages(2)) == [0, 1]
+        await until_asked(store, 2)
+        await nothing_more(client, reply)
+        store.answer()
+        assert steps(await reply.messages()) == [2, 3, "end"]
+
+
+async def test_streams_do_not_wait_for_each_other(store_server: StoreServer, store: Late) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        first = await talking(lab, client, 1, id=1)
+        await until_asked(store, 1)
+        second = await talking(lab, client, 1, id=2)
+        await until_asked(store, 2)
+        store.answer(2)
+        assert steps(await second.next_messages(1)) == steps(await first.next_messages(1)) == [0]
+        lab.gate("a").set()
+        store.answer(2)
+        assert steps(await second.messages()) == steps(await first.messages()) == [1, "end"]
+
+
+async def test_the_stream_of_a_get(store_server: StoreServer, store: Late) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        get = await client.get()
+        await first_event(get)
+        lab.change()
+        await until_asked(store, 1)
+        await nothing_more(client, get)
+        store.answer()
+        (changed,) = await get.next_messages(1)
+        assert changed["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_store_that_answers_too_late(store_server: StoreServer, store: Late) -> None:
+    """Events are sent after its `store_timeout`, and the store has them all the same."""
+    lab = Lab()
+    lab.gate("a").set()
+    store.store_timeout = AT_ONCE
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await client.call("talk", name="a", n=5, meta=TOKEN)
+        begun = await first_event(reply)
+        assert steps(await reply.messages()) == [*range(10), "end"]
+        store.answer(10)
+        again = await client.get(begun.id)
+        assert steps(await again.messages()) == [*range(10), "end"]
+
+
+async def test_a_store_that_fails(store_server: StoreServer, store: Late) -> None:
+    lab = Lab()
+    store.fault = StoreUnavailable()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        begun = await first_event(reply)
+        await until_asked(store, 1)
+        store.answer()
+        assert steps(await reply.next_messages(2)) == [0, 1]
+        lab.gate("a").set()
+        assert steps(await reply.messages()) == [2, 3, "end"]
+        assert store.asked == [2]  # it is not asked again
+        assert (await client.get(begun.id)).status == 400
+
+
+async def test_a_client_that_leaves_meanwhile(store_server: StoreServer, store: Late) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        begun = await first_event(reply)
+        await until_asked(store, 1)
+        reply.leave()
+        back = asyncio.create_task(client.get(begun.id))
+        await client.call("echo", id=2, text="x")
+        assert not back.done()
+        store.answer()
+        rest = await back
+        assert steps(await rest.next_messages(2)) == [0, 1]
+        lab.gate("a").set()
+        await until_asked(store, 2)
+        await nothing_more(client, rest)
+        store.answer()
+        assert steps(await rest.messages()) == [2, 3, "end"]
+
+
+async def test_a_client_that_comes_back_while_events_are_held(
+    store_server: StoreServer, store: Late
+) -> None:
+    """What is held at the old connection goes there, and no event comes twice at the new one."""
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        begun = await first_event(reply)
+        await until_asked(store, 1)
+        back = asyncio.create_task(client.get(begun.id))
+        await client.call("echo", id=2, text="x")
+        store.answer(10)
+        rest = await back
+        assert steps(await reply.messages()) == [0, 1]
+        lab.gate("a").set()
+        assert steps(await rest.messages()) == [0, 1, 2, 3, "end"]
+
+
+async def test_a_session_that_ends_meanwhile(store_server: StoreServer, store: Late) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        get = await client.get()
+        await until_asked(store, 1)
+        assert (await client.request("DELETE")).status == 204
+        store.answer(10)
+        ended = await reply.messages()
+        assert steps(ended[:2]) == [0, 1]
+        assert not await get.messages()
+        while lab.cancelled != ["a"]:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_host_that_drains_meanwhile(store_server: StoreServer, store: Late) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        await until_asked(store, 1)
+        client.drain()
+        lab.gate("a").set()
+        await asyncio.sleep(0.05)
+        store.answer(10)
+        assert steps(await reply.messages()) == [0, 1, 2, 3, "end"]
+
+
+async def test_the_next_request_of_a_connection(store_server: StoreServer, store: Late) -> None:
+    """Its answer does not pass the end of a stream that is held."""
+    lab = Lab()
+    lab.gate("a").set()
+    async with at_a_host(lab, store_server, store) as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+        head = (
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {BOTH}\r\n"
+            f"Mcp-Session-Id: {client.fields['mcp_session_id']}\r\n"
+            "Content-Type: application/json\r\n"
+        )
+        for more, body in (
+            ("", call("talk", {"name": "a", "n": 1}, 1, _meta=TOKEN)),
+            ("Connection: close\r\n", call("echo", {"text": "x"}, 2)),
+        ):
+            writer.write(f"{head}{more}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        await until_asked(store, 1)
+        sent = await reader.readuntil(b"-0\n")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await reader.readuntil(b"progress")
+        store.answer(10)
+        sent += await reader.read()
+        writer.close()
+        found = [
+            sent.index(one) for one in (b'"progress":0', b'"progress":1', b'"id":1', b'"id":2')
+        ]
+        assert found == sorted(found) and sent.count(b"HTTP/1.1 200") == 2
+
+
+async def test_what_is_held_counts_as_queued(store_server: StoreServer, store: Late) -> None:
+    lab = Lab(limits=Limits(output_high=100_000, output_low=50_000))
+    async with at_a_host(lab, store_server, store) as client:
+        call = asyncio.create_task(client.call("flood", n=40, meta=TOKEN))
+        await lab.stuck()
+        assert 4 <= lab.n_said <= 12
+        reply = await call
+        store.answer(1000)
+        assert steps(await reply.messages()) == [*range(40), "end"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "json", "without other hosts"])
+async def test_what_needs_no_hold(
+    tmp_path: Any, store_server: StoreServer, store: Late, kind: str
+) -> None:
+    lab = Lab()
+    lab.gate("a").set()
+    if kind == "without other hosts":
+        async with served(lab, event_store=store) as client:
+            await client.open()
+            reply = await client.call("talk", name="a", n=2, meta=TOKEN)
+            assert steps(await reply.messages()) == [0, 1, 2, 3, "end"]
+            store.answer(10)
+        return
+    stores: dict[str, Any] = {
+        "memory": MemoryEventStore, "sqlite": lambda: SQLiteEventStore(tmp_path / "e.db"),
+        "json": lambda: store,
+    }  # fmt: skip
+    response = "json" if kind == "json" else "auto"
+    async with at_a_host(lab, store_server, stores[kind](), response=response) as client:
+        reply = await client.call("talk", name="a", n=2, meta=TOKEN)
+        if kind == "json":
+            assert (await reply.message())["result"]
+            assert not store.asked
+        else:
+            assert steps(await reply.messages()) == [0, 1, 2, 3, "end"]
