@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.store import Cluster
+from wirespeed.peer.http.sessions import Lease
 from wirespeed.transport.http.options import check_host_url
 from wirespeed.transport.net.host_links import HostLinks
 from wirespeed.transport.rate_limited_log import RateLimitedLog
@@ -173,6 +174,7 @@ class Presence:
         member: This host in the store.
         worker, n_workers: The number of this process among those of the host.
         hosts: The URLs of the others, by their names.
+        lease: Lasts while no other host can have what this one owns.
         is_cut_off: This host and a majority of the others do not reach the store, and none that
             answers does.
     """
@@ -203,6 +205,7 @@ class Presence:
         self._quiet = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._view = _View(b"", 0, {})
         self._renewed = -math.inf
+        self.lease = Lease()
         self._lease = -math.inf  # since when: a renewal, or an answer of the others
         self._unsure_until = -math.inf  # whether hosts that have no entry are gone
         self._silent_until = -math.inf  # this one may be among those with which another goes on
@@ -222,11 +225,9 @@ class Presence:
         """This process is the worker with this number, of n."""
         self.worker, self.n_workers = worker, n
 
-    @property
-    def has_lease(self) -> bool:
-        """Whether no other host can have what this one owns."""
-        now = time.monotonic()
-        return now - self._lease < LEASE and now - self._renewed < self._without_store
+    def _begin_lease(self, since: float) -> None:
+        self._lease = since
+        self.lease.last_until(min(since + LEASE, self._renewed + self._without_store))
 
     @property
     def is_unsure(self) -> bool:
@@ -253,7 +254,7 @@ class Presence:
         is_own, data, age, number, *answer = await self._run_renewal(LIFETIME)
         self._is_told = self.is_cut_off = False
         others = self._valid(zip(answer[::2], answer[1::2], strict=True))
-        if not self.has_lease and self._renewed > 0:
+        if not self.lease.lasts and self._renewed > 0:
             logger.warning(
                 "no other host was sure of this one for %.1f s: its sessions end here, and can be "
                 "adopted",
@@ -265,7 +266,7 @@ class Presence:
             self._on_data_lost()
         if is_own:
             self._renewed = max(self._renewed, since)
-            self._lease = max(self._lease, since)
+            self._begin_lease(max(self._lease, since))
             if data != self._view.data or number >= self._view.number:
                 self._view = _View(data, number, others)
         else:
@@ -336,8 +337,8 @@ class Presence:
         self._is_told = any(said.startswith(b"up") for said in answers.values())
         n_lost = 1 + list(answers.values()).count(b"down")
         self.is_cut_off = not self._is_told and 2 * n_lost > 1 + len(self._view.others)
-        if self.is_cut_off and self.has_lease:
-            self._lease = asked
+        if self.is_cut_off and self.lease.lasts:
+            self._begin_lease(asked)
         return self._is_told
 
     async def _ask(self, urls: Mapping[str, str], seconds: float) -> dict[str, bytes]:

@@ -40,6 +40,7 @@ from wirespeed.transport.rate_limited_log import RateLimitedLog
 if TYPE_CHECKING:
     from wirespeed.limits import Limits
     from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.peer.http.sessions import Lease
     from wirespeed.transport.http.exchange import Exchange
     from wirespeed.transport.http.options import HttpOptions
 
@@ -163,6 +164,11 @@ class SessionHosts:
         """The name of this host."""
         return self._presence.name
 
+    @property
+    def lease(self) -> Lease:
+        """Lasts while no other process can have the sessions of this one."""
+        return self._presence.lease
+
     def share(self, worker: int, n: int) -> None:
         """This process is the worker with this number, of n."""
         self._presence.share(worker, n)
@@ -261,7 +267,7 @@ class SessionHosts:
     def may_serve(self, session_id: str) -> bool:
         """Return whether this process may serve a session that it has: no other can have adopted
         it."""
-        return self._presence.has_lease or session_id not in self._saved
+        return self._presence.lease.lasts or session_id not in self._saved
 
     async def find(
         self, session_id: str, principal: bytes | None, lost_by: str | None = None
@@ -326,7 +332,7 @@ class SessionHosts:
         if record is None:
             return
         try:
-            if not self._presence.has_lease:
+            if not self._presence.lease.lasts:
                 raise StoreUnavailable
             self._saved.setdefault(session.id, (record, -math.inf))
             await self._save(endpoint, session, record, time.monotonic())
@@ -394,7 +400,7 @@ class SessionHosts:
     async def _save_used(self) -> None:
         """Save the sessions that were used since the last time, and have another state or a record
         that ends soon."""
-        if self.cluster.state == "down" or not self._presence.has_lease:
+        if self.cluster.state == "down" or not self._presence.lease.lasts:
             return  # nothing is written: what has no record cannot be adopted
         since, now = self._looked, time.monotonic()
         saves = [self._forget(*one) for one in self._over.items()]

@@ -7,7 +7,7 @@ from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.peer.http.exchange cimport McpExchange, Response, Streams
-from wirespeed.peer.http.sessions cimport SessionEntry, Sessions
+from wirespeed.peer.http.sessions cimport Lease, SessionEntry, Sessions
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget
 from wirespeed.transport.taskpool cimport TaskPool
 
@@ -20,6 +20,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly Streams streams
     cdef readonly Sessions sessions    # None in stateless mode
     cdef readonly object directory     # SessionDirectory: of the sessions of other hosts; or None
+    cdef Lease lease                   # of the directory; None without one
     cdef dict locating                 # by id and principal: the tasks that find sessions there
     cdef SessionConnection spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes

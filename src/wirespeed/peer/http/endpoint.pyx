@@ -124,6 +124,7 @@ cdef class StreamableHttp(HttpTarget):
             self.directory = options.directory
         if self.directory is not None:
             self.locating = {}
+            self.lease = self.directory.lease
             self.directory.join(self, self.sessions.name)
 
     cdef Exchange exchange_c(self):
@@ -333,9 +334,11 @@ cdef class StreamableHttp(HttpTarget):
         cdef str id = joined(text_of(value))
         cdef SessionEntry session = self.sessions.find(id, ex.principal)
         if session is not None and session.connection.link is not None:
-            if self.directory is not None:
-                if not self.directory.may_serve(id):
-                    raise Refused(UNSURE)
+            if (
+                self.lease is not None and not self.lease.lasts_c()
+                and not self.directory.may_serve(id)
+            ):
+                raise Refused(UNSURE)
             if ex.user is not None and ex.user.data is OF_SESSION:
                 opener = session.connection.peer.user
                 ex.user = User(ex.user, ex.user.scopes, None if opener is None else opener.data)

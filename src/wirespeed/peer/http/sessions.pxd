@@ -31,6 +31,12 @@ cdef class SessionEntry:
     cdef int rest_c(self) except -1
 
 
+cdef class Lease:
+    cdef double end                    # on the monotonic clock
+
+    cdef bint lasts_c(self) noexcept
+
+
 cdef class Sessions:
     cdef object loop
     cdef double ttl

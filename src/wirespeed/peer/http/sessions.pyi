@@ -29,6 +29,12 @@ class SessionEntry:
 
 _S = TypeVar("_S", bound=SessionEntry)
 
+@final
+class Lease:
+    @property
+    def lasts(self) -> bool: ...
+    def last_until(self, end: float, /) -> None: ...
+
 class SessionLimit(Exception):
     retry_after: int
     status: int

@@ -99,6 +99,27 @@ class SessionElsewhere(Exception):
 
 
 @cython.final
+cdef class Lease:
+    """The time for which no other process can have the sessions of this one. Each request of a
+    session looks at it."""
+
+    def __cinit__(self):
+        self.end = -math.inf
+
+    cdef bint lasts_c(self) noexcept:
+        return monotonic() < self.end
+
+    @property
+    def lasts(self):
+        """Whether it is not over."""
+        return self.lasts_c()
+
+    def last_until(self, double end, /):
+        """It ends at a time of the monotonic clock."""
+        self.end = end
+
+
+@cython.final
 cdef class Sessions:
     """The sessions of one server in one process, the one that was used least recently first.
 
