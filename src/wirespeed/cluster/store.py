@@ -66,7 +66,8 @@ RETURNS = Backoff(0.05, 5.0, jitter=True)
 SETTLED = 10.0  # seconds up, after which a loss is the first in a row
 
 # Answers of a server that cannot serve: the connection is made anew.
-_LOSSES = (ConnectionError, TimeoutError, OSError, ReadOnlyError, BusyLoadingError)
+# RuntimeError: uvloop raises it where redis-py writes to a connection that was reset.
+_LOSSES = (ConnectionError, TimeoutError, OSError, RuntimeError, ReadOnlyError, BusyLoadingError)
 # Answers to a command that may succeed later.
 _LATER = (*_LOSSES, ClusterDownError, TryAgainError, OutOfMemoryError, MaxConnectionsError)
 _FAILURES = (*_LOSSES, RedisError, RedisClusterException)

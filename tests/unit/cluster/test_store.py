@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -240,6 +244,39 @@ async def test_a_store_that_is_not_there_at_first(
         assert len(lines) == 1
         server.start()
         await come_back(cluster)
+
+
+@pytest.mark.both_loops
+async def test_a_store_that_resets_connections_for_a_while() -> None:
+    """As a load balancer does whose store is away. The loop has other work."""
+
+    async def work() -> None:
+        while True:
+            time.sleep(0.001)
+            await asyncio.sleep(0)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for _ in range(9):
+                reset, _ = listening.accept()
+                reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                reset.close()
+            served, _ = listening.accept()
+            with served:
+                while data := served.recv(4096):
+                    served.sendall(data.count(b"*") * b"+OK\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        place = f"redis://127.0.0.1:{listening.getsockname()[1]}"
+        async with Cluster(place, returns=Backoff(0.001, 0.001)) as cluster:
+            with raises(StoreUnavailable, code=-31007):
+                await cluster.run(ECHO, "b:", "x")
+            working = asyncio.create_task(work())
+            await come_back(cluster)
+            working.cancel()
+        await asyncio.to_thread(thread.join)
 
 
 async def test_nobody_waits_for_a_frozen_store(
