@@ -25,10 +25,11 @@ def serve(
     tokens: dict[str, str] | None = None,
     url: str | None = None,
     without_store: float = 600.0,
+    store_timeout: float = 0.25,
 ) -> None:
     logging.basicConfig()
     logging.getLogger("wirespeed.cluster").setLevel(logging.INFO)
-    cluster = Cluster(store)
+    cluster = Cluster(store, store_timeout=store_timeout)
     server = Server("shop", cluster=cluster, state_secret=SECRET)
 
     @server.tool

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.hosts import Deployment, deployed
-from lab.store import StoreServer, free_port
+from lab.store import SECONDS, StoreServer, free_port
 
 STORE = "store"
 
@@ -19,10 +19,12 @@ class Partition:
 
     Attributes:
         hosts: The hosts.
+        pause: Seconds before a new connection reaches a host.
     """
 
     def __init__(self, store: StoreServer, hosts: Deployment) -> None:
         self.hosts = hosts
+        self.pause = 0.0
         self._store = store
         self._parts: list[set[str]] = []
         self._open: set[tuple[str, str, asyncio.StreamWriter]] = set()
@@ -35,6 +37,7 @@ class Partition:
             given = {
                 "port": port,
                 "store": f"redis://127.0.0.1:{await self._way(name, STORE, 0)}",
+                "store_timeout": SECONDS,  # a slow machine is no loss, and a cut ends connections
                 "url": f"http://127.0.0.1:{await self._way(None, name, port)}",
             }
             await self.hosts.begin(name, name.rstrip("'"), **(given | options))
@@ -63,6 +66,7 @@ class Partition:
 
         async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             sender = source or self._sender(writer)
+            await asyncio.sleep(0 if to == STORE else self.pause)
             if not self._passes(sender, to):
                 writer.close()
                 return

@@ -6,9 +6,9 @@ store numbers the views, and each entry says which views its workers can have.
 
 A host owns what it owns for `LEASE` after a renewal, and its entry lives longer: `LIFETIME`. While
 the store is gone, the lease goes on as long as a strict majority of the view says that it does not
-reach the store, neither by itself nor through others, for ``without_store`` seconds at most. A host
-that reaches the store takes another one for gone when, in each possible view, the hosts that may
-have said so within `LIFETIME` are not a majority.
+reach the store, neither by itself nor through others, for ``without_store`` seconds at most. Only a
+host with a lease asks for that consent. A host that reaches the store takes another one for gone
+when, in each possible view, the hosts whose consent may hold yet are not a majority.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ RENEWAL = 1.0  # seconds between two renewals of an entry
 HURRY = 0.2  # seconds, where the store is reached again, and between two counts of hosts
 LIFETIME = 4.0  # seconds of an entry
 LEASE = 3.5  # seconds after a renewal in which no other host takes this one for gone
-ANSWERED_IN = 0.4  # seconds for the answers that are counted; below `LIFETIME` - `LEASE`
+ANSWERED_IN = 0.4  # seconds for the answers of hosts that are counted
 MAX_GONE = 1024  # hosts that are known to be gone
-_STATES = (b"up", b"up back", b"told", b"told back", b"down")
+GO_ON, LOOK = b"go on", b"look"  # questions of hosts to each other
 
 # ARGV: member, worker, number of workers, instance, URL, data and number of the worker's view,
 # milliseconds of life (0: the host leaves), of ``without_store`` and of an entry at its end. An
@@ -208,18 +208,19 @@ class Presence:
         self.lease = Lease()
         self._lease = -math.inf  # since when: a renewal, or an answer of the others
         self._unsure_until = -math.inf  # whether hosts that have no entry are gone
-        self._silent_until = -math.inf  # this one may be among those with which another goes on
+        self._consented = time.monotonic()  # when this host last let one go on
         self.is_cut_off = False
         self._is_told = False  # without the store: another host said last that it reaches it
         self._renewing: asyncio.Task[None] | None = None  # which has not begun
         self._counts: dict[str, asyncio.Task[bool]] = {}  # by member
+        self._counted: dict[str, float] = {}  # URLs of hosts that were asked for it, and when
         self._gone: dict[str, bytes] = {}  # the last entries of members that are gone
 
     def begin(self, name: str) -> None:
         """Be a host with this name."""
         self.name = name
         self.member = member_of(name, self.url)
-        self._silent_until = time.monotonic() + LIFETIME  # a process before this one may be
+        self._consented = time.monotonic()  # a process before this one may have
 
     def share(self, worker: int, n: int) -> None:
         """This process is the worker with this number, of n."""
@@ -285,7 +286,9 @@ class Presence:
             if name in self.hosts:  # it listens by now; when it drains, it does no more
                 self._links.to(url, name).open()
         self.hosts = hosts
-        await self._links.close(but=hosts.values())
+        for url in [url for url, when in self._counted.items() if since - when > LIFETIME]:
+            del self._counted[url]
+        await self._links.close(but={self.url, *hosts.values(), *self._counted})
 
     async def renew_together(self) -> None:
         """As `renew`, once for all that ask in one turn of the loop."""
@@ -333,33 +336,41 @@ class Presence:
         """Go on without the store, if a majority of the hosts does not reach it either, nor any
         that is asked. Return whether another host reaches it."""
         asked = time.monotonic()
-        answers = await self._ask(self._view.others, RENEWAL)
-        self._is_told = any(said.startswith(b"up") for said in answers.values())
-        n_lost = 1 + list(answers.values()).count(b"down")
+        question = GO_ON if self.lease.lasts else LOOK
+        others = await self._ask(question, self._view.others, RENEWAL)
+        self._is_told = any(word == b"up" for word, _ in others.values())
+        answers = others | await self._ask(question, {self.member: self.url}, RENEWAL)
+        n_lost = [word for word, _ in answers.values()].count(b"down")
         self.is_cut_off = not self._is_told and 2 * n_lost > 1 + len(self._view.others)
-        if self.is_cut_off and self.lease.lasts:
+        if self.is_cut_off and question == GO_ON and self.lease.lasts:
             self._begin_lease(asked)
         return self._is_told
 
-    async def _ask(self, urls: Mapping[str, str], seconds: float) -> dict[str, bytes]:
-        """Return what hosts say, of those that answer in time, by member."""
-        asks = [
-            self._links.to(url, member.partition("@")[0]).ask(seconds)
+    async def _ask(
+        self, question: bytes, urls: Mapping[str, str], seconds: float
+    ) -> dict[str, tuple[bytes, float]]:
+        """Return the words of hosts that answer in time, and for how many seconds they have let no
+        host go on, by member. The first worker answers for this host."""
+        asked = {
+            member: self._links.to(url, member.partition("@")[0]).ask(question, seconds)
             for member, url in urls.items()
-        ]
-        answers = zip(urls, await asyncio.gather(*asks), strict=True)
-        return {member: said for member, said in answers if said in _STATES}
+            if self.worker or member != self.member
+        }
+        said = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+        if len(asked) < len(urls):
+            said[self.member] = self.state(question)
+        answers = {member: answer.split(b" ") for member, answer in said.items() if answer}
+        return {member: (word, int(ms) / 1000) for member, (word, ms) in answers.items()}
 
-    def state(self) -> bytes:
-        """Return what other hosts are told: ``up``, if this one reaches the store; ``told``, if
-        another one does that it reaches; else ``down``. For `LIFETIME` after this one has said
-        ``down``, ``back`` stands behind the others: who heard the word may go on for `LEASE`."""
+    def state(self, question: bytes) -> bytes:
+        """Return the answer to a host: ``up``, if this one reaches the store; ``told``, if another
+        one does that it reaches; else ``down``, which lets a host that asks `GO_ON` go on for
+        `LEASE`. Milliseconds follow in which this one has let no host go on."""
+        word = b"up" if self._cluster.state == "up" else b"told" if self._is_told else b"down"
         now = time.monotonic()
-        is_up = self._cluster.state == "up"
-        if not is_up and not self._is_told:
-            self._silent_until = now + LIFETIME
-            return b"down"
-        return (b"up" if is_up else b"told") + (b" back" if now < self._silent_until else b"")
+        if word == b"down" and question == GO_ON:
+            self._consented = now
+        return b"%b %d" % (word, _ms(now - self._consented))
 
     # -- hosts without a living entry --------------------------------------------------------------
 
@@ -394,13 +405,10 @@ class Presence:
             return False
         if now < int(ends) + int(without_store):
             possible = [set(view.decode().split()) for view in views]
-            asked = time.monotonic()
-            urls = self._urls_of(entries)
+            urls = self._urls_of(entries) | {self.member: self.url}
             sure = await self._sure(set().union(*possible), member, urls)
-            in_time = time.monotonic() - asked < LIFETIME - LEASE
-            if not in_time or not possible:
-                return False
-            if not all(view and 2 * len(view - sure) <= len(view) for view in possible):
+            counts = [bool(view) and 2 * len(view - sure) <= len(view) for view in possible]
+            if not counts or not all(counts):
                 return False
         if len(self._gone) > MAX_GONE:
             self._gone.clear()
@@ -411,14 +419,16 @@ class Presence:
         return self._valid((one, text.split(b" ")[-1]) for one, text in entries.items() if one)
 
     async def _sure(self, members: set[str], gone: str, urls: dict[str, str]) -> set[str]:
-        """Return those of some members with whom nobody goes on; none, if the one that seems to be
-        gone reaches the store."""
-        asked = {member: urls[member] for member in members & urls.keys() - {self.member}}
-        answers = await self._ask(asked, ANSWERED_IN)
-        if answers.pop(gone, b"").startswith(b"up"):
+        """Return those of some members whose consent lets nobody go on; none, if the one that seems
+        to be gone reaches the store."""
+        asked = time.monotonic()
+        some = {member: urls[member] for member in members & urls.keys()}
+        self._counted |= dict.fromkeys(some.values(), asked)
+        answers = await self._ask(LOOK, some, ANSWERED_IN)
+        if gone in answers and answers[gone][0] == b"up":
             return set()
-        answers[self.member] = self.state()
-        return {member for member, said in answers.items() if said in (b"up", b"told")}
+        over = LEASE + time.monotonic() - asked  # the answers are of any time since then
+        return {member for member, (_, since) in answers.items() if since > over}
 
 
 def _ms(seconds: float) -> int:

@@ -84,8 +84,8 @@ class SessionHosts:
     Args:
         cluster: The store that the hosts share.
         name: The name of the server, the same on all hosts, where it has the same paths.
-        url: Where the other hosts reach this one: ``http://host:port`` or ``https://host:port`` of
-            the listener, without a path.
+        url: Where the other hosts and the workers of this host reach it: ``http://host:port`` or
+            ``https://host:port`` of the listener, without a path.
         secret: The same bytes on all hosts, at least 16, that nobody else knows. A host proves with
             a key that is derived from the secret that it is a member; the requests that it passes
             on are not signed. The store has keyed digests of session ids and principals.
@@ -221,10 +221,10 @@ class SessionHosts:
         self._looked = -math.inf
         self._saved = {id: (record, -math.inf) for id, (record, _) in self._saved.items()}
 
-    def state(self) -> bytes | int:
+    def state(self, question: bytes) -> bytes | int:
         """Return what a host that asks is told, as of `Presence.state`, or the number of the worker
         that says it."""
-        return self._presence.state() if self._presence.worker == 0 else 0
+        return self._presence.state(question) if self._presence.worker == 0 else 0
 
     # -- whose session it is -----------------------------------------------------------------------
 

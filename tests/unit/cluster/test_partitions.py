@@ -58,7 +58,7 @@ class Watch:
             else:
                 assert response.status in (502, 503), response.body
                 self.refused.add(host)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
     def check(self) -> list[str]:
         """The owners, one after another. None had the session again, nor two at a time."""
@@ -161,6 +161,47 @@ async def test_a_majority_does_not_reach_the_store(
         net.cut({"a", "b", "c"}, {"c", STORE})
         for one in watches:
             await one.until("c", "c")
+
+
+async def test_connections_between_hosts_that_open_slowly(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """Those to hosts that have no entry stay open, too."""
+    async with (
+        divided(tmp_path, store_server, "a", "b", "c") as net,
+        watched(net, "a") as (of_a,),
+    ):
+        net.pause = 0.6
+        net.cut({"a", "b", "c"}, {"c", STORE})
+        await of_a.until("c", "c")
+
+
+async def test_the_store_comes_and_goes_for_the_host_that_adopts(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """Hosts whose leases are over do not hold each other's sessions back meanwhile."""
+    async with (
+        divided(tmp_path, store_server, "a", "b", "c") as net,
+        watched(net, "a", "b") as watches,
+        asyncio.TaskGroup() as group,
+    ):
+        net.cut({"a", "b", "c"}, {"c", STORE})
+        for one in watches:
+            one.refused.clear()
+            while one.name not in one.refused:
+                await asyncio.sleep(0.02)
+
+        async def come_and_go() -> None:
+            while True:
+                net.cut({"a", "b", "c"}, {STORE})
+                await asyncio.sleep(1.5)
+                net.cut({"a", "b", "c"}, {"c", STORE})
+                await asyncio.sleep(1.5)
+
+        task = group.create_task(come_and_go())
+        for one in watches:
+            await one.until("c", "c")
+        task.cancel()
 
 
 async def test_all_are_cut_off_from_the_store(tmp_path: Path, store_server: StoreServer) -> None:

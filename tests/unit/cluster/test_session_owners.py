@@ -112,10 +112,13 @@ async def test_a_record_that_was_written_and_not_confirmed(
         await n_saved(store_server, 1)
 
 
-async def test_sessions_of_a_host_that_was_alone(tmp_path: Path, store_server: StoreServer) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_sessions_of_a_host_that_was_alone(
+    tmp_path: Path, store_server: StoreServer, workers: int
+) -> None:
     """One that nobody can have adopted goes on."""
     async with Cable(store_server) as cable, deployed(tmp_path, store_server.url) as hosts:
-        await hosts.start("a", store=cable.url)
+        await hosts.start("a", store=cable.url, workers=workers)
         cable.cut()
         while "is lost" not in hosts.hosts["a"].log.read_text():
             await asyncio.sleep(0.05)

@@ -103,8 +103,8 @@ class MembersTarget(HttpTarget):
     Args:
         members: Makes and checks the proofs.
         name: Returns the name of this process.
-        state: Returns the state of this process, for others that ask, or the number of the worker
-            that knows it.
+        state: Returns the answer to a question of another process about the state of this one, or
+            the number of the worker that knows it.
         site: The site that answers; None: that of the listener where the others connect.
     """
 
@@ -114,7 +114,7 @@ class MembersTarget(HttpTarget):
         self,
         members: MemberProofs,
         name: Callable[[], str],
-        state: Callable[[], bytes | int] = bytes,
+        state: Callable[[bytes], bytes | int],
         site: HttpSite | None = None,
     ) -> None:
         self.opens = True
@@ -150,7 +150,7 @@ class _Newcomer:
         site: HttpSite,
         peer: Peer,
         is_proof: Callable[[bytes], bool],
-        state: Callable[[], bytes | int],
+        state: Callable[[bytes], bytes | int],
     ) -> None:
         self._site = site
         self._peer = peer

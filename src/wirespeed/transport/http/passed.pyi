@@ -17,7 +17,10 @@ class AnsweringEnd(PassingEnd):
     principal: bytes | None
     peer: Peer | None
     def __init__(
-        self, site: HttpSite, is_proof: Callable[[bytes], bool], state: Callable[[], bytes | int]
+        self,
+        site: HttpSite,
+        is_proof: Callable[[bytes], bool],
+        state: Callable[[bytes], bytes | int],
     ) -> None: ...
     @property
     def closed(self) -> Future[BaseException | None]: ...

@@ -51,7 +51,7 @@ cdef class AnsweringEnd(PassingEnd):
     Args:
         site: What is served.
         is_proof: Called with the proof of the other process; returns whether that is right.
-        state: Called for the text that the other process asks for.
+        state: Called with the text of a question, for the text of the answer.
     """
 
     def __init__(self, HttpSite site not None, is_proof, state):
@@ -75,10 +75,11 @@ cdef class AnsweringEnd(PassingEnd):
             if not self.draining:      # it knows that this request is not taken
                 return self.take_c(number, p, n)
         elif kind == STATE:
-            said = self.state()
+            question = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
+            said = self.state(question)
             if not isinstance(said, int):
                 return self.send_c(STATE, number, said)
-            task = self.site.loop.create_task(self._tell(number, said))
+            task = self.site.loop.create_task(self._tell(number, said, question))
             self.telling.add(task)
             task.add_done_callback(self.telling.discard)
         elif kind == GONE or kind == PAUSE or kind == RESUME:
@@ -96,9 +97,9 @@ cdef class AnsweringEnd(PassingEnd):
             return self.break_c(f"sends a frame of the kind {kind}")
         return 0
 
-    async def _tell(self, number, worker):
+    async def _tell(self, number, worker, question):
         """Pass on the state that a worker says."""
-        said = await self.site.workers.ask(worker)
+        said = await self.site.workers.ask(worker, question)
         if said is not None and self.link is not None:
             self.send_c(STATE, number, said)
 

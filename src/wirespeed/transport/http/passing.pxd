@@ -13,7 +13,7 @@ cdef enum:                # kinds of frames. Of the end that asks:
     GONE                  # the client left
     PAUSE                 # the client does not read
     RESUME
-    STATE                 # a question without text; the answer has the text
+    STATE                 # a question; the answer has the same number
     # Of the end that answers:
     ANSWER                # u32: status; i64: length of the body, -1 without one; header lines
     PART                  # of the body

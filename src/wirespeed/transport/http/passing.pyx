@@ -262,12 +262,12 @@ cdef class AskingEnd(PassingEnd):
             else:
                 self.link.wrote_more_c()       # with those of other clients in this turn
 
-    def ask(self, future not None):
+    def ask(self, bytes question not None, future not None):
         """Ask for the state of the other process: the result of the future is a text."""
         self.n_asked += 1
         self.asking[self.n_asked] = future
         future.add_done_callback(partial(self._asked, self.n_asked))
-        self.send_c(STATE, self.n_asked, b"")
+        self.send_c(STATE, self.n_asked, question)
 
     def _asked(self, number, future):
         self.asking.pop(number, None)

@@ -71,13 +71,14 @@ class HostLink:
         else:
             end.pass_on(exchange, worker, body, otherwise)
 
-    async def ask(self, seconds: float) -> bytes | None:
-        """Return the state of the other process; None: it does not answer in time."""
+    async def ask(self, question: bytes, seconds: float) -> bytes | None:
+        """Return the answer of the other process to a question about its state; None: it does not
+        answer in time."""
         end = self._ready()
         if end is None:
             return None
         answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        end.ask(answer)
+        end.ask(question, answer)
         try:
             async with asyncio.timeout(seconds):
                 return await answer

@@ -95,7 +95,7 @@ class OtherWorkers:
     def site(self, served: HttpSite) -> HttpSite:
         """Return the site of the socket, where others pass on requests for the site ``served``."""
         known = served.options.directory
-        state = bytes if known is None else known.state
+        state = (lambda question: b"") if known is None else known.state
         target = MembersTarget(self._members, lambda: str(self.worker), state, served)
         return HttpSite(
             {HOSTS_PATH: target},
@@ -114,9 +114,9 @@ class OtherWorkers:
         link = self._links.to(self._files[worker], str(worker))
         link.pass_on(exchange, worker, body, otherwise)
 
-    async def ask(self, worker: int) -> bytes | None:
+    async def ask(self, worker: int, question: bytes) -> bytes | None:
         """Return the state of another worker; None: it does not answer in time."""
-        return await self._links.to(self._files[worker], str(worker)).ask(PATIENCE)
+        return await self._links.to(self._files[worker], str(worker)).ask(question, PATIENCE)
 
     async def close(self) -> None:
         """Close the connections to the others."""
