@@ -339,9 +339,11 @@ class Presence:
         question = GO_ON if self.lease.lasts else LOOK
         others = await self._ask(question, self._view.others, RENEWAL)
         self._is_told = any(word == b"up" for word, _ in others.values())
-        answers = others | await self._ask(question, {self.member: self.url}, RENEWAL)
-        n_lost = [word for word, _ in answers.values()].count(b"down")
-        self.is_cut_off = not self._is_told and 2 * n_lost > 1 + len(self._view.others)
+        own = await self._ask(question, {self.member: self.url}, RENEWAL)
+        words = [word for word, _ in (others | own).values()]
+        self._is_told = b"up" in words  # the first worker may reach it
+        is_majority = 2 * words.count(b"down") > 1 + len(self._view.others)
+        self.is_cut_off = is_majority and not self._is_told
         if self.is_cut_off and question == GO_ON and self.lease.lasts:
             self._begin_lease(asked)
         return self._is_told
