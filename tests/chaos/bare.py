@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -36,6 +37,7 @@ class BareClient:
         self._asked = self._opened = self._subscribed = self._used = time.monotonic()
         self._last: dict[str, int] = {}  # events by the name of their stream
         self._updated = asyncio.Event()
+        self._heard: deque[str] = deque(maxlen=20)  # what the stream of the session did last
 
     async def live(self, pause: float) -> None:
         """Open the session, use it and end it."""
@@ -173,8 +175,10 @@ class BareClient:
             with contextlib.suppress(*BROKEN):
                 try:
                     fields = {"last_event_id": last} if last else {}
+                    self._heard.append(f"{time.monotonic():.2f} GET behind {last or 'nothing'}")
                     peer = await self.visitor.send(ANY, "GET", accept="text/event-stream", **fields)
                     response = await peer.head()
+                    self._heard.append(f"{time.monotonic():.2f} status {response.status}")
                     if response.status == 400:
                         last = ""
                     if response.status != 200:
@@ -182,6 +186,7 @@ class BareClient:
                     else:
                         async for reached, said in self.events(peer, response, last):
                             last = reached
+                            self._heard.append(f"{time.monotonic():.2f} event {last}")
                             if said is not None:
                                 self._hear(said)
                 finally:
@@ -209,7 +214,7 @@ class BareClient:
         if not self.seen.may_be_lost(self._asked, self._subscribed, self._used):
             self.seen.note(
                 f"{self._who} has lost its subscription of {self._subscribed:.2f}, now "
-                f"{time.monotonic():.2f}"
+                f"{time.monotonic():.2f}: {', '.join(self._heard)}"
             )
 
 

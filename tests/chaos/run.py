@@ -48,7 +48,7 @@ from faults import Faults  # noqa: E402
 from lab import netns  # noqa: E402
 from report import SHOWN, logged, table, too_late  # noqa: E402
 from seen import LIFETIME, Journals, Run, Seen  # noqa: E402
-from stores import KINDS  # noqa: E402
+from stores import KINDS, OLDER  # noqa: E402
 
 from wirespeed import Http, WebSocket  # noqa: E402
 
@@ -122,7 +122,9 @@ async def spell(args: argparse.Namespace, folder: Path, links: bool) -> tuple[Se
         await asyncio.sleep(1.5)  # the hosts know each other
         memory = deployed.memory()
         faults = Faults(deployed, seen, chance)
-        kinds = args.faults.split(",") if args.faults else [*faults.of_hosts, *faults.of_store]
+        kinds = [kind for kind in (*faults.of_hosts, *faults.of_store) if kind != OLDER]
+        if args.faults:
+            kinds = args.faults.split(",")
         watching = asyncio.create_task(watch(seen, journals, of_probes))
         tasks = [asyncio.create_task(client(n, seen, places, args)) for n in range(args.clients)]
         probes = [Probe(seen, places, name, [o for o in NAMES if o != name]) for name in NAMES]

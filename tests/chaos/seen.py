@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from stores import EMPTIED, PROMOTED
+from stores import EMPTIED, OLDER, PROMOTED
 
 LIFETIME = 16.0  # seconds that a session lives without use: keys are gone soon after the end
 RETURN = 5.0  # seconds until all hosts notice that the store or a host is back
@@ -134,7 +134,7 @@ class Seen:
             if not fault.host
             and (
                 fault.kind == EMPTIED
-                or fault.start - (UNSAID if fault.kind in PROMOTED else 0.0) < answered
+                or fault.start - (UNSAID if fault.kind in (*PROMOTED, OLDER) else 0.0) < answered
             )
         ]
         return any(

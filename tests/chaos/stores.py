@@ -19,6 +19,8 @@ Work = Coroutine[Any, Any, None]
 EMPTIED = "the store restarts empty"
 # A replica takes the place of a master: what was written just before may be lost.
 PROMOTED = ("a master is killed", "a master freezes", "a master hands over")
+# What it had a second before. It happens only where it is asked for: a session may have two owners.
+OLDER = "the store loses its last second"
 SLOTS = 16384
 LOST_AFTER = 1000  # milliseconds without an answer, after which a master counts as lost
 PROMOTED_IN = 30.0  # seconds
@@ -100,7 +102,14 @@ class OneServer(Store):
             EMPTIED: self._restart_empty,
             "the store restarts": lambda: self.restart(self._server),
             "the store freezes": lambda: self.freeze(self._server),
+            OLDER: self._restart_older,
         }
+
+    async def _restart_older(self) -> None:
+        self._server.ask("SAVE")
+        await asyncio.sleep(1.0)
+        self._server.kill()
+        await asyncio.to_thread(self._server.start)
 
     async def _restart_empty(self) -> None:
         self._server.forget()

@@ -22,7 +22,7 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ConnectionError, NoScriptError, RedisError, ResponseError
 
 PORT = 6379
 SENTINEL_PORT = 26379
@@ -67,7 +67,7 @@ class StoreClient(Protocol):
     sharded: bool
 
     async def check(self) -> None:
-        """Connect where that is to be done, and see that the store answers."""
+        """Connect where that is to be done, and see that the store answers, or a part of it."""
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """Return the answers to commands, or the errors with which the store answered."""
@@ -126,6 +126,22 @@ class ShardedServers:
 
     async def check(self) -> None:
         await self._redis.initialize()
+        pings = [asyncio.create_task(self._ping(node)) for node in self._redis.get_primaries()]
+        try:
+            for ping in asyncio.as_completed(pings):
+                if await ping:
+                    return
+        finally:
+            for one in pings:
+                one.cancel()
+        raise ConnectionError("no master of the Redis Cluster answers")
+
+    async def _ping(self, node: ClusterNode) -> bool:
+        try:
+            await self._redis.execute_command("PING", target_nodes=node)
+        except (RedisError, OSError):
+            return False
+        return True
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         return await asyncio.gather(*(_answer(self._redis, command) for command in commands))

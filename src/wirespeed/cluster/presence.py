@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.store import Cluster
+from wirespeed.errors import StoreUnavailable
 from wirespeed.peer.http.sessions import Lease
 from wirespeed.transport.http.options import check_host_url
 from wirespeed.transport.net.host_links import HostLinks
@@ -210,6 +211,7 @@ class Presence:
         self._unsure_until = -math.inf  # whether hosts that have no entry are gone
         self._consented = time.monotonic()  # when this host last let one go on
         self.is_cut_off = False
+        self._lacks_shard = False  # of a Redis Cluster, the one with the hosts, others answer
         self._is_told = False  # without the store: another host said last that it reaches it
         self._renewing: asyncio.Task[None] | None = None  # which has not begun
         self._counts: dict[str, asyncio.Task[bool]] = {}  # by member
@@ -252,8 +254,12 @@ class Presence:
         """Renew the entry of this host, and read those of the others. StoreUnavailable,
         ProtocolError as of `Cluster.run`."""
         since = time.monotonic()
-        is_own, data, age, number, *answer = await self._run_renewal(LIFETIME)
-        self._is_told = self.is_cut_off = False
+        try:
+            is_own, data, age, number, *answer = await self._run_renewal(LIFETIME)
+        except StoreUnavailable:
+            self._lacks_shard = self._cluster.state == "up"
+            raise
+        self._lacks_shard = self._is_told = self.is_cut_off = False
         others = self._valid(zip(answer[::2], answer[1::2], strict=True))
         if not self.lease.lasts and self._renewed > 0:
             logger.warning(
@@ -368,7 +374,8 @@ class Presence:
         """Return the answer to a host: ``up``, if this one reaches the store; ``told``, if another
         one does that it reaches; else ``down``, which lets a host that asks `GO_ON` go on for
         `LEASE`. Milliseconds follow in which this one has let no host go on."""
-        word = b"up" if self._cluster.state == "up" else b"told" if self._is_told else b"down"
+        is_up = self._cluster.state == "up" and not self._lacks_shard
+        word = b"up" if is_up else b"told" if self._is_told else b"down"
         now = time.monotonic()
         if word == b"down" and question == GO_ON:
             self._consented = now

@@ -263,28 +263,31 @@ class Cluster:
 
     async def _send_alone(self, client: StoreClient, one: _Waiting) -> None:
         """Send a command to its shard. A shard that is away costs its commands only."""
+        answer: Any = StoreUnavailable()  # where this task is cancelled
         try:
             async with asyncio.timeout_at(one.deadline):
                 (answer,) = await client.run([one.command])
-        except _FAILURES as exc:
+        except (
+            Exception
+        ) as exc:  # redis-py has AttributeError where it closes what another task uses
             answer = exc
             if isinstance(exc, (*_LOSSES, RedisClusterException)) and not self._doubted:
                 self._doubted = True
                 self._begin(self._doubt())
-        self._settle_one(one, answer)
+        finally:
+            self._settle_one(one, answer)
 
     async def _doubt(self) -> None:
         """See whether any shard is left."""
-        client = self.new_client(self.store_timeout)
+        assert self._client is not None
         try:
             async with asyncio.timeout(self.store_timeout):
-                await client.check()
+                await self._client.check()
         except _FAILURES as exc:
             if self._state == "up":
                 self._lost(exc)
         finally:
             self._doubted = False
-            await _close(client)
 
     def _settle_one(self, one: _Waiting, answer: Any) -> None:
         if isinstance(answer, Exception):
@@ -296,7 +299,7 @@ class Cluster:
         self._refusals.log(
             logging.ERROR, "the store %s refused a command: %s", self.name, _text(exc)
         )
-        later = isinstance(exc, (*_LATER, RedisClusterException))
+        later = isinstance(exc, (*_LATER, RedisClusterException)) or not isinstance(exc, RedisError)
         _fail([one], None if later else ProtocolError(codes.INTERNAL_ERROR, "Internal error"))
 
     def log_refused(self, what: str, why: str) -> None:
