@@ -7,6 +7,7 @@ redis-py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -152,6 +153,10 @@ class ShardedServers:
         return await _read(self._redis, stream, after, seconds)
 
     async def close(self) -> None:
+        if self._redis.get_nodes():
+            # After a failure `aclose` leaves connections open, until the nodes are looked for anew.
+            with contextlib.suppress(RedisError, OSError):
+                await self._redis.initialize()
         await self._redis.aclose()
 
 

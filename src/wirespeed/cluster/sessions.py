@@ -320,13 +320,11 @@ class SessionHosts:
         self._changed[session.id] = endpoint, session
         self._opened.set()
 
-    async def save(
-        self, endpoint: SessionEndpoint, session: HttpSession, *, opens: bool = False
-    ) -> None:
+    async def save(self, endpoint: SessionEndpoint, session: HttpSession) -> None:
         """Write the record of a session whose state has changed; later, if the store is away.
 
-        StoreUnavailable: The session is new, as ``opens`` says, and another host may reach the
-        store.
+        StoreUnavailable: Another host may reach the store, and adopt the session with the state
+        that it had.
         """
         record = self._due(endpoint, session, time.monotonic())
         if record is None:
@@ -337,9 +335,9 @@ class SessionHosts:
             self._saved.setdefault(session.id, (record, -math.inf))
             await self._save(endpoint, session, record, time.monotonic())
         except ProtocolError as exc:
-            if opens and isinstance(exc, StoreUnavailable) and not self._presence.is_cut_off:
-                raise
             self.changed(endpoint, session)
+            if isinstance(exc, StoreUnavailable) and not self._presence.is_cut_off:
+                raise
 
     def ended(self, session_id: str, *, for_good: bool) -> None:
         """A session has ended here. ``for_good``: no other host may go on with it; else any may."""

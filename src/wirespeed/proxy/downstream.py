@@ -503,7 +503,7 @@ class _AfterSave:
         DeferredRequest(downstream, self._message, work, downstream.state.answers)
 
     async def _answer(self, downstream: Downstream, result: bytes) -> None:
-        await self._session.save(opens=self._message.method == "initialize")
+        await self._session.save()
         downstream.answer(self._message, result)
 
 

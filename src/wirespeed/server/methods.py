@@ -160,7 +160,7 @@ def initialize(call: Call, message: Message) -> bytes | Coroutine[Any, Any, byte
         connection.state.client_info = params.clientInfo
         connection.state.capabilities = understood(params.capabilities)
         connection.changes.offered = frozenset(discovery.capabilities(chosen))
-    return saved(call, discovery.initialize_result(chosen), opens=True)
+    return saved(call, discovery.initialize_result(chosen))
 
 
 def discover(call: Call, message: Message) -> Body:

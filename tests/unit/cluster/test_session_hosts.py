@@ -393,6 +393,8 @@ async def test_a_host_that_alone_loses_the_store(tmp_path: Path, store_server: S
         await saved(store_server, owner=owner_of(hosts, "a"))
         assert await one.answer("b", "who") == "a"
         cable.cut()
+        # who adopts it would not know
+        assert (await one.request("a", "resources/subscribe", uri="stock://tea")).status == 503
         heard: list[tuple[str, int]] = []
         adopted = False
         async with asyncio.timeout(8):

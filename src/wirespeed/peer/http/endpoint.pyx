@@ -599,9 +599,9 @@ cdef class StreamableHttp(HttpTarget):
         """The values of handlers that move with a session to another host."""
         return self.service.session_kept(session.connection)
 
-    async def save_session(self, session, *, opens):
+    async def save_session(self, session):
         """Write the state of a session where other hosts read it."""
-        await self.directory.save(self, session, opens=opens)
+        await self.directory.save(self, session)
 
     def drop_session(self, session):
         """End a session here, which another process has now."""

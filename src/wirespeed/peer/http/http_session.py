@@ -93,7 +93,7 @@ class _Get:
 class SessionKeeper(Protocol):
     """Writes the state of sessions: `wirespeed.peer.http.endpoint.StreamableHttp`."""
 
-    async def save_session(self, session: HttpSession, /, *, opens: bool) -> None: ...
+    async def save_session(self, session: HttpSession, /) -> None: ...
 
 
 class HttpSession(SessionEntry):
@@ -172,11 +172,11 @@ class HttpSession(SessionEntry):
         """A handler keeps something for the session, which each request may change."""
         self.keeps_state = self.keeper is not None
 
-    async def save(self, *, opens: bool = False) -> None:
+    async def save(self) -> None:
         """The state of the session has changed: wait until other hosts know, or cannot know.
-        ``opens``: The session is new. StoreUnavailable: another host may know more."""
+        StoreUnavailable: another host may go on with an older state."""
         if self.keeper is not None:
-            await self.keeper.save_session(self, opens=opens)
+            await self.keeper.save_session(self)
 
     def drain(self) -> None:
         """Answer the requests that are worked on, and close the GETs. Where other hosts go on with

@@ -57,7 +57,7 @@ cdef class SessionEntry:
     def keep_state(self):
         """A handler keeps something for the session, which each request may change."""
 
-    async def save(self, *, opens=False):
+    async def save(self):
         """The state of the session has changed: wait until other hosts know, or cannot know."""
 
     def drain(self):

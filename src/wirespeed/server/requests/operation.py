@@ -168,17 +168,14 @@ def cursor_of(message: Message) -> str | None:
 _list = msgspec.json.Decoder(ListParams)
 
 
-def saved(
-    call: Call, result: bytes = b"{}", *, opens: bool = False
-) -> bytes | Coroutine[Any, Any, bytes]:
+def saved(call: Call, result: bytes = b"{}") -> bytes | Coroutine[Any, Any, bytes]:
     """Return the result of a request that has changed the state of its session. With several hosts
-    it comes when the others know the state, or cannot know it. ``opens``: The request has opened
-    the session."""
+    it comes when the others know the state, or cannot know it."""
     session: Any = getattr(call.connection.link, "session", None)
     kept = session is not None and session.keeper is not None
-    return _saved(session, result, opens) if kept else result
+    return _saved(session, result) if kept else result
 
 
-async def _saved(session: Any, result: bytes, opens: bool) -> bytes:
-    await session.save(opens=opens)
+async def _saved(session: Any, result: bytes) -> bytes:
+    await session.save()
     return result
