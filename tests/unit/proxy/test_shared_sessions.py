@@ -161,16 +161,16 @@ async def test_the_state_is_stored_before_the_answer(
         assert before != store.ask("HSTRLEN", records(store)[0], "record")
 
 
-async def test_a_session_is_not_opened_without_the_store(
+async def test_a_session_is_neither_opened_nor_changed_without_the_store(
     tmp_path: Path, new_store_server: MakeServer
 ) -> None:
-    """Another host may reach the store, and would not know the session."""
+    """Another host may reach the store, and would not know the session, or its log level."""
     store = new_store_server()
     async with proxies(tmp_path, "a", "b", cluster={"url": store.url}) as hosts:
         one = Visitor(hosts)
         await one.initialize("a")
         store.freeze()
-        assert (await one.request("a", "logging/setLevel", level="debug")).status == 200
+        assert (await one.request("a", "logging/setLevel", level="debug")).status == 503
         refused = await Visitor(hosts).request("a", "initialize", **HELLO)
         assert refused.status == 503 and refused.json["error"]["code"] == -31007
         assert "mcp-session-id" not in refused.headers
