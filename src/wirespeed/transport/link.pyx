@@ -78,7 +78,8 @@ cdef class Hold:
     """Output of a link that waits for something else; made by `Link.hold`."""
 
     def end(self):
-        """Let the output leave, unless a hold before it is not over. A second call does nothing."""
+        """Let the output leave in the next turn of the loop, or with other output before; unless a
+        hold before it is not over. A second call does nothing."""
         cdef Link link = self.link
         cdef list holds
         cdef bint is_first
@@ -95,10 +96,7 @@ cdef class Hold:
         else:
             link.holds = None
             link.wire.outbox.may_leave = <size_t> ALL
-        if link.corked:
-            link.loop.call_soon(link.resume_output)    # what reads now may have to close it
-        else:
-            link.resume_output()
+        link.loop.call_soon(link.resume_output)    # later: a frame may be half written
 
     cdef int drop_c(self) except -1:
         self.link = None

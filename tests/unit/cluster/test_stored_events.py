@@ -311,6 +311,22 @@ async def test_what_is_held_counts_as_queued(store_server: StoreServer, store: L
         assert steps(await reply.messages()) == [*range(40), "end"]
 
 
+async def test_an_event_that_may_not_wait_for_the_store(
+    store_server: StoreServer, store: Late
+) -> None:
+    """It has more than the 4 MiB that may wait, and is whole all the same."""
+    lab = Lab(limits=Limits(max_message=2**24))
+    name = 5 * 2**20 * "x"
+    async with at_a_host(lab, store_server, store, response="sse") as client:
+        store.answer()  # the answer to initialize is an event, too
+        reply = await client.call("wait", name=name)
+        await lab.started.get()
+        lab.gate(name).set()
+        (answer,) = await reply.messages()
+        assert answer["result"]["content"][0]["text"] == name
+        assert store.asked == [1]
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "json", "without other hosts"])
 async def test_what_needs_no_hold(
     tmp_path: Any, store_server: StoreServer, store: Late, kind: str
