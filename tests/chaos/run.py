@@ -30,6 +30,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import random
 import shutil
 import sys
@@ -214,6 +215,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ws-") as temporary:
         folder = args.keep or Path(temporary)
         folder.mkdir(exist_ok=True, parents=True)
+        logging.basicConfig(filename=folder / "clients.log", level=logging.WARNING)
         try:
             seen, adopted = asyncio.run(spell(args, folder, links))
         except KeyboardInterrupt:

@@ -30,6 +30,7 @@ from wirespeed.transport.net.sockets import (
     connect_host,
     sockets_of,
     start,
+    watch_peer,
 )
 from wirespeed.transport.net.tls import TlsStream
 from wirespeed.transport.schemes import public
@@ -183,7 +184,8 @@ async def connect_upgraded(
     ssl: ssl_.SSLContext | None = None,
     open_timeout: float = 10.0,
 ) -> Connected:
-    """Connect to ``http://`` or ``https://``, and change to another protocol.
+    """Connect to ``http://`` or ``https://``, and change to another protocol. A server that is gone
+    is detected within seconds, also while nothing is sent.
 
     Args:
         address: The address of the server.
@@ -196,7 +198,7 @@ async def connect_upgraded(
     """
 
     async def connect() -> Connected:
-        stream = await _open_stream(address, ssl, open_timeout, CLOSE_TIMEOUT)
+        stream = await _open_stream(address, ssl, open_timeout, CLOSE_TIMEOUT, is_watched=True)
         try:
             await stream.write(request)
             data = b""
@@ -226,8 +228,11 @@ async def _open_stream(
     close_timeout: float,
     proxy: HttpProxy | None = None,
     may_reach: Callable[[str], bool] | None = None,
+    *,
+    is_watched: bool = False,
 ) -> Stream:
-    """Return a stream to the host of a URL, with TLS where the URL says so."""
+    """Return a stream to the host of a URL, with TLS where the URL says so. ``is_watched``: As of
+    `watch_peer`."""
     loop = asyncio.get_running_loop()
     if proxy is None or address.file:
         sock = await sockets_of(address).connect(loop, address, may_reach)
@@ -235,6 +240,8 @@ async def _open_stream(
         if may_reach is not None and not (is_name(address.host) or may_reach(address.host)):
             raise ConnectFailure(OUT_OF_REACH)
         sock = await connect_host(loop, proxy.host, proxy.port)
+    if is_watched:
+        watch_peer(sock)
     if not address.secure:
         return SocketStream(loop, sock)
     try:

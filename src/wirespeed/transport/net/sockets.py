@@ -14,7 +14,7 @@ import ipaddress
 import os
 import socket
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol, Self
 
@@ -400,6 +400,7 @@ READ_SIZE = 16384
 BLANKS = b" \t\r\n"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # seconds, and probes
+_WATCHED = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 5000}
 
 
 class Stream(Protocol):
@@ -515,10 +516,21 @@ def make_prompt(sock: socket.socket, place: Any) -> None:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        if hasattr(socket, name):  # where the system supports it
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    _set_tcp(sock, _KEEPALIVE)
     is_local = place[0].startswith(("127.", "::ffff:127.")) or place[0] == "::1"
     if is_local and hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):  # it is faster with it, and right without it
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+
+
+def watch_peer(sock: socket.socket) -> None:
+    """Set TCP options: a peer that is gone, or does not know the connection any more, is detected
+    within five seconds, also while nothing is sent (RFC 9293 section 3.8.4, RFC 5482)."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        _set_tcp(sock, _WATCHED)
+
+
+def _set_tcp(sock: socket.socket, options: Mapping[str, int]) -> None:
+    for name, value in options.items():
+        if hasattr(socket, name):  # where the system supports it
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

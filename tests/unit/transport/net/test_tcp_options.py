@@ -11,7 +11,7 @@ from lab.serve import lab_server, serving
 
 from wirespeed import Client
 from wirespeed.transport.net import listener, sockets
-from wirespeed.transport.net.sockets import make_prompt
+from wirespeed.transport.net.sockets import make_prompt, watch_peer
 
 
 def congestion_control(sock: socket.socket) -> bytes:
@@ -38,6 +38,17 @@ def test_nothing_is_paced_on_this_machine(host: str, is_here: bool) -> None:
         assert congestion_control(sock) == (b"reno" if is_here else default)
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+def test_a_peer_that_is_watched() -> None:
+    """A host that has ended while its link was cut says so when it is asked."""
+    with socket.socket() as sock:
+        make_prompt(sock, ("192.0.2.7", 80))
+        watch_peer(sock)
+        names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+        options = [getattr(socket, name) for name in names]
+        found = [sock.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+        assert found == [2, 1, 3, 5000]
 
 
 async def test_both_ends_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
