@@ -62,7 +62,11 @@ class Host:
     async def ready(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as said:
-            line = await asyncio.wait_for(asyncio.to_thread(said.readline), FOREVER)
+            try:
+                line = await asyncio.wait_for(asyncio.to_thread(said.readline), FOREVER)
+            except BaseException:
+                self.process.kill()  # else the thread reads on, and the pipe cannot be closed
+                raise
         assert line == b"ready\n", self.log.read_text()
 
     def signal(self, number: signal.Signals) -> None:

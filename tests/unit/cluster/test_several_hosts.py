@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from lab.http import Peer, Place, serving
-from lab.store import MakeServer, StoreServer
+from lab.store import SECONDS, MakeServer, StoreServer
 from lab.task import SECRET
 from lab.token import token
 from lab.wording import raises
@@ -30,6 +30,7 @@ from wirespeed import (
 from wirespeed.auth import ResourceServer
 from wirespeed.auth.dpop import DpopKey
 from wirespeed.cluster import Cluster, RedisTaskStore, RedisTokenBuckets
+from wirespeed.cluster.store import STORE_TIMEOUT
 from wirespeed.errors import InvalidToken, RemoteError
 from wirespeed.ext.prometheus import instrument
 from wirespeed.middleware import LimitRate
@@ -87,12 +88,16 @@ def a_server(cluster: Cluster | str, **options: Any) -> Server:
 
 
 @contextlib.asynccontextmanager
-async def hosts(url: str, n: int = 2, **options: Any) -> AsyncIterator[list[Place]]:
+async def hosts(
+    url: str, n: int = 2, store_timeout: float = STORE_TIMEOUT, **options: Any
+) -> AsyncIterator[list[Place]]:
     """Several hosts at work. They have nothing in common but the store and the secret."""
     async with contextlib.AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
-                serving(a_server(Cluster(url, returns=SOON), **options))
+                serving(
+                    a_server(Cluster(url, store_timeout=store_timeout, returns=SOON), **options)
+                )
             )
             for _ in range(n)
         ]
@@ -105,7 +110,7 @@ async def test_any_host_answers_what_is_stateless_and_every_task(
     store_server: StoreServer,
 ) -> None:
     """Each request goes to the next host, as behind a load balancer without stickiness."""
-    async with hosts(store_server.url, 3) as places, contextlib.AsyncExitStack() as stack:
+    async with hosts(store_server.url, 3, SECONDS) as places, contextlib.AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(Client(p.url, era="modern", extensions=[TASKS]))
             for p in places
@@ -149,7 +154,7 @@ ROUNDS: Any = [
 async def test_a_state_is_accepted_once_at_any_host(
     store_server: StoreServer, method: str, params: Any, middleware: bool
 ) -> None:
-    async with hosts(store_server.url) as places:
+    async with hosts(store_server.url, 2, SECONDS) as places:
         if middleware:
             for place in places:
 
@@ -173,7 +178,7 @@ async def test_a_state_is_accepted_once_at_any_host(
 
 
 async def test_of_many_requests_at_once_one_uses_a_state(store_server: StoreServer) -> None:
-    async with hosts(store_server.url) as places:
+    async with hosts(store_server.url, 2, SECONDS) as places:
         state = (await call(await places[0].connect(), "asks"))["requestState"]
         peers = [await place.connect() for place in places for _ in range(8)]
         found = await asyncio.gather(*(call(peer, "asks", state) for peer in peers))

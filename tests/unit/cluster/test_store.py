@@ -267,7 +267,7 @@ async def test_a_store_that_resets_connections_for_a_while() -> None:
                 while data := served.recv(4096):
                     served.sendall(data.count(b"*") * b"+OK\r\n")
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         place = f"redis://127.0.0.1:{listening.getsockname()[1]}"
         async with Cluster(place, returns=Backoff(0.001, 0.001)) as cluster:
