@@ -42,8 +42,9 @@ class ClientState:
         task.add_done_callback(self._saves.discard)
 
     def heard(self, message: Message) -> bool:
-        """Take note of a request of the client. Returns whether it changes the state. One that
-        fails does so at another host, too."""
+        """Take note of a request of the client. Returns whether the state is to be written before
+        its answer, also where it is as before: the store may not have it yet. One that fails does
+        so at another host, too."""
         method = message.method
         if method == "initialize":
             if self._hello is None:
@@ -58,16 +59,15 @@ class ClientState:
         elif method in ("resources/subscribe", "resources/unsubscribe"):
             uri = params_of(message).get("uri")
             if isinstance(uri, str):
-                return self._subscribe(uri, method == "resources/subscribe")
+                self._subscribe(uri, method == "resources/subscribe")
+                return True
         return False
 
-    def _subscribe(self, uri: str, wanted: bool) -> bool:
-        if wanted is (uri in self._uris):
-            return False
-        self._uris ^= {uri}
-        n = len(uri.encode())
-        self._n_bytes += n if wanted else -n
-        return True
+    def _subscribe(self, uri: str, wanted: bool) -> None:
+        if wanted is not (uri in self._uris):
+            self._uris ^= {uri}
+            n = len(uri.encode())
+            self._n_bytes += n if wanted else -n
 
     def messages(self) -> tuple[bytes, ...] | None:
         """Return the messages that give a new connection this state, as JSON text: ``initialize``
