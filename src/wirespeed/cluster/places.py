@@ -36,7 +36,7 @@ local function keep(n, ms)
   end
 end
 """
-# ARGV: process, milliseconds, limit. Returns 1; 0: there are as many.
+# ARGV: process, milliseconds, limit. Returns how many clients have to leave before one more comes.
 _TAKE = Script(
     _READ
     + """
@@ -47,9 +47,10 @@ for i = 1, #all, 2 do
   elseif all[i] == ARGV[1] then own = n end
   sum = sum + (n or 0)
 end
-if sum >= tonumber(ARGV[3]) then return 0 end
+local over = sum + 1 - tonumber(ARGV[3])
+if over > 0 then return over end
 keep(own + 1, ARGV[2])
-return 1
+return 0
 """
 )
 # ARGV: process, milliseconds.
@@ -94,21 +95,23 @@ class RedisPlaces:
         self._giving: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
 
-    def take(self, limit: int) -> asyncio.Future[bool]:
-        """Count one more client. The result is whether it is one of ``limit`` at most."""
+    def take(self, limit: int) -> asyncio.Future[int]:
+        """Count one more client, if there are fewer than ``limit``. The result is how many have to
+        leave before it is counted; 0: it is."""
         if self._renewing is None:
             self._process = secrets.token_hex(8)
             self._cluster.hold(self)
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
         return asyncio.get_running_loop().create_task(self._take(limit))
 
-    async def _take(self, limit: int) -> bool:
+    async def _take(self, limit: int) -> int:
         try:
-            taken = bool(await self._ask(_TAKE, limit))
+            over = int(await self._ask(_TAKE, limit))
         except ProtocolError:  # it is away, or does not let us
-            taken = self._n < self._part_of(limit)
-        self._n += taken
-        return taken
+            over = max(0, self._n + 1 - self._part_of(limit))
+        if not over:
+            self._n += 1
+        return over
 
     def give_back(self) -> None:
         """Count one client less."""

@@ -17,23 +17,25 @@ from wirespeed.proxy.flow.places import HostPlaces, ProcessPlaces
 
 def test_of_one_process() -> None:
     places = ProcessPlaces()
-    assert [places.take(2) for _ in range(3)] == [True, True, False]
-    assert places.take(3)  # the limit has changed
+    assert [places.take(2) for _ in range(3)] == [0, 0, 1]
+    assert places.take(3) == 0  # the limit has changed
+    assert places.take(1) == 3  # and once more
     places.give_back()
     places.give_back()
-    assert [places.take(2) for _ in range(2)] == [True, False]
+    assert [places.take(2) for _ in range(2)] == [0, 1]
 
 
 def test_of_all_workers() -> None:
     table = HostTable()
     one, two = (HostPlaces(table, "tea", worker, 2) for worker in range(2))
     other = HostPlaces(table, "other", 1, 2)
-    assert [places.take(3) for places in (one, one, two, one, two)] == [True] * 3 + [False] * 2
-    assert other.take(1) and not other.take(1)
+    assert [places.take(3) for places in (one, one, two, one, two)] == [0, 0, 0, 1, 1]
+    assert two.take(1) == 3
+    assert [other.take(1), other.take(1)] == [0, 1]
     one.give_back()
-    assert two.take(3) and not one.take(3)
+    assert [two.take(3), one.take(3)] == [0, 1]
     again = HostPlaces(table, "tea", 1, 2)  # that worker has died, and another one is there
-    assert [again.take(3) for _ in range(3)] == [True, True, False]
+    assert [again.take(3) for _ in range(3)] == [0, 0, 1]
 
 
 @contextlib.asynccontextmanager
@@ -50,7 +52,7 @@ async def process(
 
 async def taken(places: RedisPlaces, n: int, limit: int) -> int:
     """Of n clients that come at once, how many get a place."""
-    return sum(await asyncio.gather(*(places.take(limit) for _ in range(n))))
+    return (await asyncio.gather(*(places.take(limit) for _ in range(n)))).count(0)
 
 
 async def test_of_all_hosts(store_server: StoreServer) -> None:
@@ -66,9 +68,9 @@ async def test_of_all_hosts(store_server: StoreServer) -> None:
         one.give_back()
         one.give_back()
         for _ in range(2):
-            while not await two.take(5):
+            while await two.take(5):
                 await asyncio.sleep(0.01)
-        assert await taken(two, 1, 5) == 0
+        assert await two.take(5) == 1 and await two.take(3) == 3
         assert await taken(one, 1, 6) == 1
         for key in store_server.ask("KEYS", "*places1*"):
             assert 0 < store_server.ask("PTTL", key) <= 10_000
@@ -95,6 +97,7 @@ async def test_while_the_store_is_away(new_store_server: MakeServer, part: int) 
     async with process(store, part=part) as places:
         store.kill()
         assert await taken(places, 3, 5) == part
+        assert await places.take(5) == 1
         store.start()
         while await taken(places, 1, 5) == 0:
             await asyncio.sleep(0.1)

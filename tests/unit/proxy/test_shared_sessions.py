@@ -420,3 +420,29 @@ async def test_no_process_refuses_while_another_has_room(
                 for token in tokens:
                     while (await opened(hosts, "b", authorization=token)).status != 200:
                         await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("on_store_loss", ["local", "refuse"])
+async def test_nobody_makes_room_in_vain(
+    tmp_path: Path, new_store_server: MakeServer, on_store_loss: str
+) -> None:
+    """While the store is away, a host with more than its part of `maxClients` takes no client. So
+    none of its clients loses its place to one."""
+    store = new_store_server()
+    cluster = {"url": store.url, "hosts": 4, "onStoreLoss": on_store_loss}
+    servers = {"tea": server(tmp_path, "session", maxClients=8)}
+    principals = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
+    options: dict[str, Any] = {"servers": servers, "cluster": cluster, "principals": principals}
+    async with proxies(tmp_path, "a", **options) as hosts:
+        many = [Visitor(hosts, TOKENS["anne"]) for _ in range(4)]
+        for one in many:
+            await one.initialize("a")
+        store.kill()
+        async with asyncio.timeout(FOREVER):
+            while True:
+                bob = await opened(hosts, "a", authorization=f"Bearer {TOKENS['bob']}")
+                if bob.json.get("error", {}).get("code") == -31000:
+                    break
+        for one in many:
+            response = await one.call("a", "who")
+            assert response.status == 200, response.body

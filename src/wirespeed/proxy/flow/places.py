@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class Places(Protocol):
     """Counts the clients of one server: in this process, for all workers, or for all hosts."""
 
-    def take(self, limit: int) -> bool | Future[bool]:
-        """Count one more client. Return whether it is one of ``limit`` at most; else it is not
-        counted. A future has that later."""
+    def take(self, limit: int) -> int | Future[int]:
+        """Count one more client, if there are fewer than ``limit``. Return how many have to leave
+        before it is counted; 0: it is. A future has that later."""
 
     def give_back(self) -> None:
         """Count one client less."""
@@ -29,12 +29,12 @@ class ProcessPlaces:
     def __init__(self) -> None:
         self._n = 0
 
-    def take(self, limit: int) -> bool:
+    def take(self, limit: int) -> int:
         """See `Places`."""
-        if self._n >= limit:
-            return False
-        self._n += 1
-        return True
+        if self._n < limit:
+            self._n += 1
+            return 0
+        return self._n + 1 - limit
 
     def give_back(self) -> None:
         """See `Places`."""
@@ -61,7 +61,7 @@ class HostPlaces:
         self._n = 0
         self._tell()
 
-    def take(self, limit: int) -> bool:
+    def take(self, limit: int) -> int:
         """See `Places`."""
         now = time.monotonic()
         with self._table.entry(self._all, now):
@@ -69,11 +69,11 @@ class HostPlaces:
             for key in self._each:
                 with self._table.entry(key, now) as entry:
                     n += int(entry.value)
-            if n >= limit:
-                return False
-            self._n += 1
-            self._tell()
-        return True
+            if n < limit:
+                self._n += 1
+                self._tell()
+                return 0
+        return n + 1 - limit
 
     def give_back(self) -> None:
         """See `Places`."""

@@ -179,31 +179,31 @@ class PerClient:
     def _ask_for_place(self, coming: _Coming, *, makes_room: bool) -> None:
         """Give a client a server, if there is a place. ``makes_room``: Whether another client may
         lose its place."""
-        taken = self._places.take(self._config.max_clients)
-        if isinstance(taken, bool):
-            self._answer(coming, taken, makes_room)
+        over = self._places.take(self._config.max_clients)
+        if isinstance(over, int):
+            self._answer(coming, over, makes_room)
             return
         downstream = coming.downstream
 
-        def known(taken: asyncio.Future[bool]) -> None:
-            is_taken = not taken.cancelled() and taken.result()
+        def known(over: asyncio.Future[int]) -> None:
+            n = 1 if over.cancelled() else over.result()
             if downstream in self._asking:
                 self._asking.discard(downstream)
-                self._answer(coming, is_taken, makes_room)
+                self._answer(coming, n, makes_room)
                 if downstream not in self._pairs and downstream not in self._asking:
                     downstream.release()
-            elif is_taken:  # the client has left
+            elif not n:  # the client has left
                 self._places.give_back()
 
         self._asking.add(downstream)
         downstream.pause()
-        taken.add_done_callback(known)
+        over.add_done_callback(known)
 
-    def _answer(self, coming: _Coming, taken: bool, makes_room: bool) -> None:
-        """There is a place for a client, or not."""
-        if taken:
+    def _answer(self, coming: _Coming, over: int, makes_room: bool) -> None:
+        """There is a place for a client, or ``over`` others would have to leave before."""
+        if not over:
             self._serve(*coming)
-        elif makes_room and self._make_room(coming.downstream):
+        elif over == 1 and makes_room and self._make_room(coming.downstream):
             self._ask_for_place(coming, makes_room=False)
         else:
             config = self._config
