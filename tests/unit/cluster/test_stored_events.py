@@ -311,20 +311,36 @@ async def test_what_is_held_counts_as_queued(store_server: StoreServer, store: L
         assert steps(await reply.messages()) == [*range(40), "end"]
 
 
-async def test_an_event_that_may_not_wait_for_the_store(
-    store_server: StoreServer, store: Late
-) -> None:
-    """It has more than the 4 MiB that may wait, and is whole all the same."""
+async def test_a_large_event(store_server: StoreServer) -> None:
+    """It waits for the store though it has more than 4 MiB, and can be had again."""
     lab = Lab(limits=Limits(max_message=2**24))
     name = 5 * 2**20 * "x"
+    store = Late(store_server.cluster(), "lab", max_stream_bytes=2**24)
     async with at_a_host(lab, store_server, store, response="sse") as client:
         store.answer()  # the answer to initialize is an event, too
         reply = await client.call("wait", name=name)
+        begun = await first_event(reply)
         await lab.started.get()
         lab.gate(name).set()
-        (answer,) = await reply.messages()
-        assert answer["result"]["content"][0]["text"] == name
-        assert store.asked == [1]
+        await until_asked(store, 2)
+        store.answer()
+        again = await client.get(begun.id)
+        for one in (reply, again):
+            (answer,) = await one.messages()
+            assert answer["result"]["content"][0]["text"] == name
+
+
+async def test_more_than_may_wait_for_the_store(
+    store_server: StoreServer, store: Late, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is said behind 4 MiB that wait is sent at once, and the stream cannot be resumed."""
+    lab = Lab(limits=Limits(output_high=2**24))
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await client.call("flood", n=250, meta=TOKEN)
+        begun = await first_event(reply)
+        assert steps(await reply.messages()) == [*range(250), "end"]
+        assert "the store is too slow" in caplog.text
+        assert (await client.get(begun.id)).status == 400
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "json", "without other hosts"])

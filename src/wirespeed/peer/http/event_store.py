@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wirespeed.peer.http.exchange import McpExchange, Streams
     from wirespeed.transport.link import Hold, Link
 
-MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of events that wait for a store
+MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of events that wait for a store, and one event more
 
 
 class EventLog:
@@ -90,6 +90,8 @@ class EventLog:
         """Keep one more event. Returns its id. ``link``: Sends it, behind the first ``at`` bytes
         that are queued there; None: nothing sends it now."""
         self.n += 1
+        if self._size > MAX_UNWRITTEN:
+            self._fail("the store is too slow")
         if self._failed:
             pass
         elif self._task is not None or self._shared is not None:
@@ -97,9 +99,7 @@ class EventLog:
             self._waiting.append((self.n, data))
             if self._wait and link is not None:
                 self._hold(link, at)
-            if self._size > MAX_UNWRITTEN:
-                self._fail("the store is too slow")
-            elif self._task is None:
+            if self._task is None:
                 self._task = asyncio.create_task(self._write(None))
         else:
             try:
