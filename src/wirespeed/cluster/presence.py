@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import logging
 import math
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -40,6 +41,7 @@ LEASE = 3.5  # seconds after a renewal in which no other host takes this one for
 ANSWERED_IN = 0.4  # seconds for the answers of hosts that are counted
 MAX_GONE = 1024  # hosts that are known to be gone
 GO_ON, LOOK = b"go on", b"look"  # questions of hosts to each other
+_ANSWER = re.compile(rb"(up|told|down) ([0-9]{1,15})")
 
 # ARGV: member, worker, number of workers, instance, URL, data and number of the worker's view,
 # milliseconds of life (0: the host leaves), of ``without_store`` and of an entry at its end. An
@@ -367,8 +369,8 @@ class Presence:
         said = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
         if len(asked) < len(urls):
             said[self.member] = self.state(question)
-        answers = {member: answer.split(b" ") for member, answer in said.items() if answer}
-        return {member: (word, int(ms) / 1000) for member, (word, ms) in answers.items()}
+        answers = {member: _ANSWER.fullmatch(answer or b"") for member, answer in said.items()}
+        return {member: (one[1], int(one[2]) / 1000) for member, one in answers.items() if one}
 
     def state(self, question: bytes) -> bytes:
         """Return the answer to a host: ``up``, if this one reaches the store; ``told``, if another
