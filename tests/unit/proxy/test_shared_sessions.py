@@ -446,3 +446,34 @@ async def test_nobody_makes_room_in_vain(
         for one in many:
             response = await one.call("a", "who")
             assert response.status == 200, response.body
+
+
+@pytest.mark.parametrize("where", ["workers", "hosts"])
+async def test_one_client_does_not_take_all_places(
+    tmp_path: Path, store_server: StoreServer, where: str
+) -> None:
+    """Its sessions make room for those of others at every worker and host."""
+    options: dict[str, Any] = {"servers": {"tea": server(tmp_path, "session", maxClients=4)}}
+    options["principals"] = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
+    names = "a"
+    if where == "workers":
+        options["words"] = ("--workers", "2")
+    else:
+        options["cluster"] = {"url": store_server.url, "hosts": 2}
+        names = "ab"
+    anne, bob = (f"Bearer {TOKENS[name]}" for name in ("anne", "bob"))
+    async with proxies(tmp_path, *names, **options) as hosts:
+        peer = await hosts.connect("a")
+        taken = ""
+        for n in range(4):  # on one connection: they are at one worker
+            response = await peer.ask(body=message("initialize", HELLO, n), authorization=anne)
+            taken = response.headers["mcp-session-id"].rpartition(".")[0]
+        peer.close()
+        async with asyncio.timeout(FOREVER):
+            while True:
+                response = await opened(hosts, names[-1], authorization=bob)
+                if response.status == 200:
+                    got = response.headers["mcp-session-id"]
+                    if got.rpartition(".")[0] != taken:
+                        break
+                await asyncio.sleep(0.1)

@@ -69,13 +69,11 @@ class ProxyStores:
     def member(self, host: str) -> Membership:
         """Return the place of this process. ``host``: The name of its host."""
         key = hmac.digest(self._secret, b"wirespeed seals of tasks 1", "sha256")
-        made = Membership(key, host, self._n_hosts, lambda server: self._places_of(server, made))
-        return made
+        return Membership(key, host, self._n_hosts, self._places_of)
 
-    def _places_of(self, server: str, member: Membership) -> RedisPlaces:
+    def _places_of(self, server: str) -> RedisPlaces:
         """Return the places of a server, for this process."""
-        part_of = member.part_of if self._is_local else lambda limit: 0
-        self._places.append(RedisPlaces(self.cluster, _NAME, server, part_of))
+        self._places.append(RedisPlaces(self.cluster, _NAME, server, is_local=self._is_local))
         return self._places[-1]
 
     def session_hosts(self, url: str) -> SessionHosts:

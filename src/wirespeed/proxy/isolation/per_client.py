@@ -52,6 +52,7 @@ logger = logging.getLogger("wirespeed.proxy")
 
 _OPENING = 2  # `initialize` and the notification behind it
 _LOOKS = 4  # how often a client is looked at in the time that it may be silent
+_CLAIMS = 1.0  # seconds between two looks whether another process needs a place
 
 
 class PerClient:
@@ -82,6 +83,7 @@ class PerClient:
         self._probes: dict[Downstream, asyncio.Task[None]] = {}
         self._quiet = RateLimitedLog(logger, lines=2)
         self._look_timer: asyncio.TimerHandle | None = None
+        self._claims_timer: asyncio.TimerHandle | None = None
         self._choose: Callable[[Downstream], Address | None] | None = None
         self._at: Counter[Address] = Counter()  # clients
         self._requests: Functions = {"initialize": self._initialize}
@@ -128,9 +130,10 @@ class PerClient:
 
     async def stop(self) -> None:
         """End all servers."""
-        if self._look_timer is not None:
-            self._look_timer.cancel()
-            self._look_timer = None
+        for timer in (self._look_timer, self._claims_timer):
+            if timer is not None:
+                timer.cancel()
+        self._look_timer = self._claims_timer = None
         for downstream in list(self._pairs):
             self.left(downstream)
         for pair in self._spares.take_all():
@@ -179,7 +182,8 @@ class PerClient:
     def _ask_for_place(self, coming: _Coming, *, makes_room: bool) -> None:
         """Give a client a server, if there is a place. ``makes_room``: Whether another client may
         lose its place."""
-        over = self._places.take(self._config.max_clients)
+        limit = self._config.max_clients
+        over = self._places.take(limit, self._member.part_of(limit))
         if isinstance(over, int):
             self._answer(coming, over, makes_room)
             return
@@ -226,6 +230,9 @@ class PerClient:
         self._spares.fill()
         if self._look_timer is None:
             self._look_later()
+        limit = self._config.max_clients
+        if self._claims_timer is None and self._member.part_of(limit) < limit:
+            self._look_at_claims()
 
     @property
     def _places(self) -> Places:
@@ -235,33 +242,48 @@ class PerClient:
     def _make_room(self, downstream: Downstream) -> bool:
         """End the session of another client, where there is no place for one more. Returns whether
         there is one now."""
-        name, places = self._config.name, self._config.max_clients
         other = self._who_makes_room(downstream)
         if other is None:
             self._quiet.log(
                 logging.WARNING,
                 "%s is full: none of its %d clients makes room, and another one is refused",
-                name,
-                places,
+                self._config.name,
+                self._config.max_clients,
             )
             return False
+        self._replace(other)
+        return True
+
+    def _replace(self, downstream: Downstream) -> None:
+        """End the session of a client that makes room for another one."""
         self._quiet.log(
             logging.WARNING,
             "%s is full: of its %d clients, one that was silent for %d s makes room for another",
-            name,
-            places,
-            _idle(other),
+            self._config.name,
+            self._config.max_clients,
+            _idle(downstream),
         )
-        self._dismiss(other, "replaced", "another client needs its place")
-        return True
+        self._dismiss(downstream, "replaced", "another client needs its place")
 
-    def _who_makes_room(self, downstream: Downstream) -> Downstream | None:
+    def _look_at_claims(self) -> None:
+        """End the session of a client where another process needs the place."""
+        self._claims_timer = None
+        if self._places.is_claimed():
+            other = self._who_makes_room(None)
+            if other is not None:
+                self._replace(other)
+        if self._pairs:
+            loop = asyncio.get_running_loop()
+            self._claims_timer = loop.call_later(_CLAIMS, self._look_at_claims)
+
+    def _who_makes_room(self, downstream: Downstream | None) -> Downstream | None:
         """Return whose place a client gets; None: nobody's. Who has the most places gives one to
         who has fewer. Otherwise only silent clients do, and none of a principal or address that
-        has fewer than this client's."""
+        has fewer than this client's. ``downstream``: None for a client of another process, which
+        has no place here."""
         holders = {one: credentials_of(_own(one)) for one in self._pairs}
         held = Counter(holders.values())
-        own = held[credentials_of(_own(downstream))]
+        own = 0 if downstream is None else held[credentials_of(_own(downstream))]
 
         def order(one: Downstream) -> tuple[int, float, int]:
             return held[holders[one]], _idle(one), -_own(one).session.inflight.live
