@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from lab.proxy import MODERN, Lab
 from lab.raw import FOREVER
 from lab.store import MakeServer, StoreServer
 
+from wirespeed import Limits
 from wirespeed.cluster import Cluster
 from wirespeed.cluster.places import RedisPlaces
+from wirespeed.proxy.affinity import Seals
 from wirespeed.proxy.flow.host_table import HostTable
 from wirespeed.proxy.flow.places import HostPlaces, ProcessPlaces
+from wirespeed.proxy.hosts.membership import Membership
+from wirespeed.proxy.isolation.assignment import assignment_of
+from wirespeed.proxy.operation.meter import Meter
 
 
 def test_of_one_process() -> None:
@@ -54,6 +61,26 @@ def test_a_worker_with_less_than_its_part() -> None:
     assert two.take(3, 1) == 1 and not one.is_claimed()  # it has its part
     one.give_back()
     assert one.take(3, 1) == 0
+
+
+@pytest.mark.parametrize("isolation", ["session", "auto"])
+async def test_a_worker_that_takes_the_place_of_another_one(tmp_path: Path, isolation: str) -> None:
+    """The clients of the earlier one have left with it."""
+    table = HostTable()
+    dead, other = (HostPlaces(table, "tea", worker, 2) for worker in range(2))
+    assert dead.take(1, 1) == 0
+    member = Membership()
+    member.fork(2)
+    member.count_together(table)
+    member.share(0)
+    (config,) = Lab(tmp_path, isolation, versions=MODERN, name="tea").proxy.config.backends
+    seals = Seals("tea", member, is_process=True)
+    assignment = assignment_of(config, Limits(), Meter(), seals)
+    await assignment.start()
+    try:
+        assert other.take(1, 1) == 0
+    finally:
+        await assignment.stop()
 
 
 @contextlib.asynccontextmanager

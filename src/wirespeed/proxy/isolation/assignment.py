@@ -108,6 +108,7 @@ class Auto:
     async def start(self) -> None:
         """Start a server, and ask it. WirespeedError: it cannot be used yet, and is started again
         until `stop`."""
+        self._per_client.begin()
         if self._config.has_addresses:
             pool = AddressPool(
                 self._config, self._limits, self._meter, self._seals, self._per_client

@@ -90,8 +90,13 @@ class PerClient:
 
     async def start(self) -> None:
         """Servers are started for their clients, and as spares."""
-        self._member.places(self._config.name)  # those of a worker that it replaces are free
+        self.begin()
         self._spares.fill()
+
+    def begin(self) -> None:
+        """This process serves clients from now on: the places of a worker that it replaces are
+        free."""
+        self._member.places(self._config.name)
 
     def use(self, choose: Callable[[Downstream], Address | None]) -> None:
         """The server has several addresses: ``choose`` returns the one that a client gets; None:
