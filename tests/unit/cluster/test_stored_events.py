@@ -343,6 +343,23 @@ async def test_more_than_may_wait_for_the_store(
         assert (await client.get(begun.id)).status == 400
 
 
+async def test_the_end_of_a_host_waits_for_the_store(
+    store_server: StoreServer, store: Late
+) -> None:
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply = await talking(lab, client, 2)
+        begun = await first_event(reply)
+        await until_asked(store, 1)
+        asyncio.get_running_loop().call_later(0.05, store.answer, 10)
+    assert begun.id is not None
+    stream, _, _ = begun.id.rpartition("-")
+    kept = RedisEventStore(store_server.cluster(), "lab")
+    events = await kept.after(stream, 0)
+    await kept.close()
+    assert events is not None and [n for n, _ in events][:2] == [1, 2]
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "json", "without other hosts"])
 async def test_what_needs_no_hold(
     tmp_path: Any, store_server: StoreServer, store: Late, kind: str

@@ -143,14 +143,18 @@ class EventLog:
             for hold in holds:
                 hold.end()
 
+    async def written(self) -> None:
+        """Wait until the store has all events, or has failed."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
     async def after(self, n: int) -> Sequence[tuple[int, bytes]] | None:
         """The events after number `n`, once the store has them; None if some are missing."""
         if n == self.n:
             return ()
         if not 0 <= n < self.n:
             return None
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        await self.written()
         if self._failed:
             return None
         try:
@@ -166,8 +170,7 @@ class EventLog:
         """Drop the events."""
         self._failed = True
         self._drop_waiting()
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        await self.written()
         if not self.n:
             return  # the store has heard nothing of the stream
         with contextlib.suppress(Exception):  # the store may have failed before

@@ -197,8 +197,8 @@ class HttpSession(SessionEntry):
             self._close_get(get)
         dismiss_all(self.connection, "the session has ended")
         self.connection.abort()
-        if self._logs and not self._keeps:
-            self._streams.run(self._forget(list(self._logs.values())))
+        if self._logs:
+            self._streams.run(self._end_logs(list(self._logs.values())))
         self._logs.clear()
 
     def keep_events(self) -> None:
@@ -422,6 +422,6 @@ class HttpSession(SessionEntry):
         revision = self.connection.revision
         return self.resumable and revision is not None and revision.polls
 
-    async def _forget(self, logs: list[EventLog]) -> None:
+    async def _end_logs(self, logs: list[EventLog]) -> None:
         for log in logs:
-            await log.forget()
+            await (log.written() if self._keeps else log.forget())
