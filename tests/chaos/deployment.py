@@ -196,7 +196,7 @@ class Deployment:
 
     def balance(self, program: str) -> subprocess.Popen[bytes]:
         """A balancer with the file of the page."""
-        title = {"haproxy": "haproxy.cfg", "nginx": "any.conf"}[program]
+        title = {"haproxy": "any.cfg", "nginx": "any.conf"}[program]
         block = rf'^```\w+ title="{title}"\n(.*?)^```$'
         found = re.search(block, PAGE.read_text(), re.MULTILINE | re.DOTALL)
         assert found is not None

@@ -1,4 +1,5 @@
-"""Load balancers in front of servers, with the files of the page "Behind a load balancer"."""
+"""Load balancers in front of servers, with the files of the pages "Behind a load balancer" and
+"Several hosts"."""
 
 from __future__ import annotations
 
@@ -7,27 +8,40 @@ import contextlib
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pairings
 import peers
 from lab.nginx import NGINX
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "behind-a-proxy.md"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 FILE = re.compile(
-    r'^```\w+ title="(\w+\.conf|haproxy\.cfg|envoy\.yaml|Caddyfile)"\n(.*?)^```$',
+    r'^```\w+ title="(\w+\.conf|\w+\.cfg|envoy\.yaml|Caddyfile)"\n(.*?)^```$',
     re.DOTALL | re.MULTILINE,
 )
-FILES = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
+FILES = {
+    title: text
+    for page in ("behind-a-proxy.md", "several-hosts.md")
+    for title, text in FILE.findall((PAGES / page).read_text(encoding="utf-8"))
+}
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def command(file: str, folder: Path, port: int, servers: Sequence[str]) -> list[str]:
-    """What runs a load balancer with a file of the page, at a port, in front of servers at their
+def command(
+    file: str, folder: Path, port: int, servers: Sequence[str], changes: Mapping[str, str]
+) -> list[str]:
+    """What runs a load balancer with a file of the pages, at a port, in front of servers at their
     places. A server may stand for both."""
     places = dict(zip(("8080", "8000", "8001"), (port, *(*servers, *servers)[:2]), strict=True))
     text = re.sub(r"(127\.0\.0\.1:)(80\d\d)", lambda m: f"{m[1]}{places[m[2]]}", FILES[file])
+    for name, server in zip("abc", servers, strict=False):
+        text = text.replace(f"{name}.example:8000", f"127.0.0.1:{server}")
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
     text = re.sub(r"(port_value: )(80\d\d)", lambda m: f"{m[1]}{places[m[2]]}", text)
     if file.endswith(".conf"):
         user = "user root;" if os.getuid() == 0 else ""  # the folder is this user's
@@ -36,7 +50,7 @@ def command(file: str, folder: Path, port: int, servers: Sequence[str]) -> list[
     place = str(folder / file)
     if file.endswith(".conf"):
         return [str(peers.debian() / "usr/sbin/nginx"), "-p", str(folder), "-c", place]
-    if file == "haproxy.cfg":
+    if file.endswith(".cfg"):
         return [str(peers.debian() / "usr/sbin/haproxy"), "-db", "-f", place]
     programs = Path(peers.python("balancers")).parent
     if file == "envoy.yaml":
@@ -47,8 +61,11 @@ def command(file: str, folder: Path, port: int, servers: Sequence[str]) -> list[
 
 
 @asynccontextmanager
-async def behind(file: str, folder: Path, servers: Sequence[str]) -> AsyncIterator[int]:
-    """The port of a load balancer in front of servers, whose ports are given."""
+async def behind(
+    file: str, folder: Path, servers: Sequence[str], changes: Mapping[str, str] = NONE
+) -> AsyncIterator[int]:
+    """The port of a load balancer in front of servers, whose ports are given. ``changes``: What is
+    replaced in the file."""
     folder.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
@@ -57,7 +74,7 @@ async def behind(file: str, folder: Path, servers: Sequence[str]) -> AsyncIterat
         libraries = (peers.debian() / "usr/lib").glob("*-linux-gnu")
         found["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
     child = await asyncio.create_subprocess_exec(
-        *command(file, folder, port, servers), env=found, stdin=asyncio.subprocess.DEVNULL
+        *command(file, folder, port, servers, changes), env=found, stdin=asyncio.subprocess.DEVNULL
     )
     try:
         async with asyncio.timeout(pairings.START_SECONDS):

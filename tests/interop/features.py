@@ -349,6 +349,10 @@ BESIDE = """\
 * Over Streamable HTTP behind nginx and HAProxy, with [the settings of the
   guide](how-to/behind-a-proxy.md); from a page in Chromium by `fetch`; from the command line of MCP
   Inspector {inspector}; from `curl`.
+* Over Streamable HTTP at three hosts with one store, behind HAProxy, which sends each request to
+  another host: all features above with the clients of all packages above, and tools, changes,
+  questions and resumption with those of `mcp` {mcp1} and `@modelcontextprotocol/sdk` {sdk}. One
+  host is drained, and one is killed.
 * Tasks of 2025-11-25, with questions in them: `mcp` {mcp1}, `@modelcontextprotocol/sdk` {sdk}.
 * Tasks of 2026-07-28 (the extension `io.modelcontextprotocol/tasks`), with questions in them and
   cancelled: all packages above; where there is none of their own, by programs that write it on what

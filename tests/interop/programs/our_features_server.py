@@ -2,11 +2,13 @@
 
 python our_features_server.py [--versions 2025-06-18,…] [--http]
 
-With --http it listens for HTTP and prints the URL.
+With --http it listens for HTTP and prints the URL. FEATURES_STORE is the URL of the store that
+several hosts share.
 """
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,8 @@ server = Server(
     page_size=4,
     versions=sys.argv[2].split(",") if sys.argv[1:2] == ["--versions"] else None,
     shutdown_grace=2.0,
+    cluster=os.environ.get("FEATURES_STORE"),
+    state_secret=b"only for tests: 16 bytes or more",
 )
 server.use_tasks(poll_interval=0.02)
 cancelled: list[str] = []

@@ -209,9 +209,11 @@ class Python2(steps.Peer):
             async with self.client.listen(resource_subscriptions=[uri]) as events:
                 await self.call("touch", {"uri": uri})
                 return (await anext(events)).uri
+        told = self.event(f"updated {uri}")
+        told.clear()
         await self.client.subscribe_resource(uri)
         await self.call("touch", {"uri": uri})
-        await self.event(f"updated {uri}").wait()
+        await told.wait()
         await self.client.unsubscribe_resource(uri)
         return uri
 

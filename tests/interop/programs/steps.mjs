@@ -11,6 +11,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 const UNICODE = 'Grüße \u2028\u2029\u0085 \r\n\t"\\/ 日本語 🎉 \0\x1f\x7f';
 const BIG = 'x日🎉\n'.repeat(1 << 17);
 const STEP_MS = 20000;
+const ANSWER_MS = 3000;
+const NOTICED_MS = 2000;
 const GREET = { type: 'ref/prompt', name: 'greet' };
 export const textOf = (result) =>
   result.content
@@ -46,6 +48,10 @@ export class Notes {
     return this.told.get(name);
   }
 
+  forget(name) {
+    this.told.delete(name);
+  }
+
   log = ({ params }) => this.logs.push([params.level, params.data, params.logger ?? null]);
   stray = (error) => (this.report.stray ??= []).push(String(error));
 }
@@ -74,6 +80,7 @@ function common(peer, notes) {
     },
     steps: {
       logging: async () => {
+        notes.logs.length = 0;
         await peer.logged('warning');
         return notes.logs;
       },
@@ -244,7 +251,9 @@ function features(peer, notes) {
 
 function script(peer, notes) {
   const { call } = common(peer, notes);
+  const soon = (name) => call(name, {}, { timeout: ANSWER_MS }).catch(() => undefined);
   return {
+    ...features(peer, notes),
     text: async (name, args) => textOf(await call(name, args)),
     noted: async (name, args) => {
       const seen = [];
@@ -267,6 +276,17 @@ function script(peer, notes) {
       return null;
     },
     logs: async () => notes.logs.map((entry) => entry[1]),
+    ended: async (name) => {
+      const host = textOf(await call('who'));
+      await soon(name);
+      if (peer.modern) await new Promise((resolve) => setTimeout(resolve, NOTICED_MS));
+      while (!peer.modern) {
+        const result = await soon('who');
+        if (result !== undefined && textOf(result) !== host) break;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+      return null;
+    },
     ...peer.tasks,
   };
 }
@@ -289,8 +309,8 @@ async function hold(makePeer, job) {
   const absent = job.features ? { ...(await steps.said('absent')), ...peer.absent } : {};
   const rows = job.script ?? (job.features ?? Object.keys(steps)).map((name) => [name, name]);
   for (const [key, name, ...args] of rows) {
-    if (key in absent) {
-      report[key] = { absent: absent[key] };
+    if (name in absent) {
+      report[key] = { absent: absent[name] };
       continue;
     }
     try {

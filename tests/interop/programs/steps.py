@@ -20,6 +20,7 @@ A step that hangs is ended after 20 s and has failed.
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import traceback
@@ -32,6 +33,8 @@ Note = Callable[[float, float | None, str | None], Any]
 UNICODE = 'Grüße \u2028\u2029\u0085 \r\n\t"\\/ 日本語 🎉 \0\x1f\x7f'
 BIG = "x日🎉\n" * (1 << 17)
 STEP_SECONDS = 20.0
+ANSWER_SECONDS = 3.0
+NOTICED_SECONDS = 2.0
 HELLO = "text://hello"
 CALLS = [
     *("tools", "add", "person", "blocks", "fail", "unknown", "bad_arguments", "whoami", "unicode"),
@@ -134,8 +137,10 @@ class Peer:
 
     async def changed(self, kind: str, arguments: Json) -> None:
         """Have a list of the server grow, and wait until the server says so."""
+        told = self.event(f"notifications/{kind}/list_changed")
+        told.clear()
         await self.call("grow", arguments)
-        await self.event(f"notifications/{kind}/list_changed").wait()
+        await told.wait()
 
 
 class Steps:
@@ -162,6 +167,7 @@ class Steps:
         return {"is_error": result.get("isError", False), "text": text_of(result)}
 
     async def logging(self) -> Any:
+        self.peer.logs.clear()
         await self.peer.set_level("warning")
         await self.call("chatter")
         return self.peer.logs
@@ -375,7 +381,7 @@ class Features(Steps):
         return await self.said("ask_roots")
 
 
-class Script(Steps):
+class Script(Features):
     """Steps that tests put together."""
 
     async def text(self, name: str, arguments: Json) -> Any:
@@ -406,6 +412,22 @@ class Script(Steps):
     async def logs(self) -> Any:
         return [entry[1] for entry in self.peer.logs]
 
+    async def ended(self, tool: str) -> Any:
+        """Call a tool that ends its host, which may have no answer, and wait until another host has
+        the session, or until the balancer has noticed."""
+        host = await self.text("who", {})
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self.call(tool)
+        if self.peer.modern:
+            await asyncio.sleep(NOTICED_SECONDS)
+        while not self.peer.modern:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    if await self.text("who", {}) != host:
+                        return
+            await asyncio.sleep(0.1)
+
 
 async def hold(peer: Peer) -> Json:
     """Go through the steps of a session; its report."""
@@ -424,8 +446,8 @@ async def hold(peer: Peer) -> Json:
             peer.modern = about["version"] > "2026"
             absent = {} if features is None else await steps.said("absent") | peer.absent()
             for key, name, *arguments in rows:
-                if key in absent:
-                    report[key] = {"absent": absent[key]}
+                if name in absent:
+                    report[key] = {"absent": absent[name]}
                     continue
                 owner = steps if hasattr(steps, name) else peer
                 step: Callable[..., Awaitable[Any]] = getattr(owner, name)
@@ -462,7 +484,7 @@ async def _main(kind: Callable[[Json], Peer]) -> None:
         try:
             await hold(peer)
         except BaseException:
-            peer.report["failed"] = traceback.format_exc()[-3000:]
+            peer.report["failed"] = traceback.format_exc()[-9000:]
         reports[wanted["name"]] = peer.report
     with open(job["report"], "w") as file:
         json.dump(reports, file)

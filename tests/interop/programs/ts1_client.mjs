@@ -15,13 +15,17 @@ import {
 import { run, textOf } from './steps.mjs';
 
 await run((job, notes) => {
+  const asks = job.tasks || job.features;
   const client = new Client(
     { name: 'peer', version: '1' },
-    job.tasks ? { capabilities: { elicitation: { form: {} } } } : {}
+    asks ? { capabilities: { elicitation: { form: {} } } } : {}
   );
-  if (job.tasks) {
-    const answer = { action: 'accept', content: { name: 'Ada' } };
-    client.setRequestHandler(ElicitRequestSchema, async () => answer);
+  if (asks) {
+    const content = job.tasks ? { name: 'Ada' } : { name: 'Ada', age: 36 };
+    client.setRequestHandler(ElicitRequestSchema, async ({ params }) => {
+      notes.asked.elicitation = params;
+      return { action: 'accept', content };
+    });
   }
   client.onerror = notes.stray;
   client.setNotificationHandler(LoggingMessageNotificationSchema, notes.log);
@@ -93,6 +97,7 @@ await run((job, notes) => {
       return tools;
     },
     grown: async (kind, args) => {
+      notes.forget(kind);
       await client.callTool({ name: 'grow', arguments: args });
       await notes.event(kind).promise;
     },

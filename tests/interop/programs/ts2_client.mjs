@@ -160,12 +160,14 @@ await run((job, notes) => {
     getPrompt: (params) => client.getPrompt(params),
     complete: async (params) => (await client.complete(params)).completion.values,
     grown: async (kind, args) => {
+      notes.forget(kind);
       const listening = await listen({ [`${kind}ListChanged`]: true });
       await client.callTool({ name: 'grow', arguments: args });
       await notes.event(kind).promise;
       await listening?.close();
     },
     touched: async (uri) => {
+      notes.forget(uri);
       const listening = await listen({ resourceSubscriptions: [uri] });
       if (!peer.modern) await client.subscribeResource({ uri });
       await client.callTool({ name: 'touch', arguments: { uri } });
