@@ -216,6 +216,28 @@ async def test_a_subscription_to_tasks_leads_to_their_host(
 
 
 @pytest.mark.own_environment
+async def test_a_subscription_at_another_host_does_not_hold_up_the_end_of_this_one(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    options = {"cluster": {"url": store_server.url}, "shutdownGrace": 600}
+    async with proxies(tmp_path, "a", "b", **options) as hosts:
+        task = await made(hosts, "a")
+        peer = await hosts.connect("b")
+        peer.send_modern(
+            "subscriptions/listen", {"notifications": {"taskIds": [task]}, "_meta": DECLARED}
+        )
+        head = await peer.head()
+        await peer.until(head, 1)
+        host = hosts.hosts["b"]
+        host.signal(signal.SIGTERM)
+        *_, answer = await peer.until(head, 3)
+        assert answer["result"]["resultType"] == "complete"
+        async with asyncio.timeout(FOREVER):
+            while host.process.poll() is None:
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.own_environment
 async def test_a_task_of_a_server_elsewhere_is_known_to_all_hosts(
     tmp_path: Path, store_server: StoreServer
 ) -> None:

@@ -18,7 +18,8 @@ from wirespeed._core.slab cimport Slab
 from wirespeed.transport.http.connection cimport HttpConnection
 from wirespeed.transport.http.exchange cimport PassedClient
 from wirespeed.transport.http.passing cimport (
-    ANSWER, CUT, END, GONE, HEAD_OF_ANSWER, LAST, PART, PAUSE, PROOF, REQUEST, RESUME, STATE,
+    ANSWER, CUT, DRAIN, END, GONE, HEAD_OF_ANSWER, LAST, PART, PAUSE, PROOF, REQUEST, RESUME,
+    STATE,
     PassingEnd, PassingWire, number_at, put_number,
 )
 from wirespeed.transport.http.site cimport HttpSite
@@ -82,13 +83,16 @@ cdef class AnsweringEnd(PassingEnd):
             task = self.site.loop.create_task(self._tell(number, said, question))
             self.telling.add(task)
             task.add_done_callback(self.telling.discard)
-        elif kind == GONE or kind == PAUSE or kind == RESUME:
+        elif kind == GONE or kind == PAUSE or kind == RESUME or kind == DRAIN:
             link = self.open.get(number)
             if link is None:
                 return 0               # it was answered meanwhile
             if kind == GONE:
                 link.taken = False
                 link.lose_c(None)
+            elif kind == DRAIN:
+                if link.connection.exchange is not None:
+                    link.connection.drain()
             else:
                 link.paused = kind == PAUSE
                 if not link.paused:

@@ -20,6 +20,8 @@ cdef enum:                # kinds of frames. Of the end that asks:
     END                   # the response is complete
     CUT                   # nothing more comes of the response
     LAST                  # no request after that number is taken
+    # Of the end that asks, too:
+    DRAIN                 # the server of the client shuts down
 
 cdef enum:
     HEAD_OF_ANSWER = 12

@@ -416,7 +416,7 @@ cdef class PassedRequest:
 
     def drain(self):
         """The server of the client shuts down: a stream that waits for nothing ends, so that its
-        client comes back elsewhere."""
+        client comes back elsewhere. What answers a POST may end it, as where it shuts down."""
         cdef Exchange exchange = self.exchange
         if exchange.read_head_c().method_c == GET:
             self.gone()
@@ -424,3 +424,5 @@ cdef class PassedRequest:
                 exchange.finish_response_c()
             else:
                 exchange.respond(503)
+        else:
+            self.end.send_c(DRAIN, self.number, b"")
