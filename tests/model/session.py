@@ -272,7 +272,7 @@ class ModelSession:
     def faulty(self, message: Envelope, batch: Batch | None) -> Event:
         alike = id_alike(message.points.get("id"))
         if message.lacks_only_id and alike in self.outstanding:
-            message.kind, message.fault = "result", None
+            message.kind, message.fault, message.reason = "result", None, ""
             return Event(message, token=self.outstanding.pop(alike))
         is_call = message.points.keys() & {"method", "params"} or message.begins == "params"
         answers_nothing = message.fault == "response" or (
