@@ -31,6 +31,8 @@ class Response:
         self.status = status
         self.headers = {name.decode(): value.decode() for name, value in headers}
         self.body = b""
+        self._events: list[dict[str, str]] = []
+        self._n_parsed = 0  # bytes of the body, so that a long stream is parsed once
 
     @property
     def json(self) -> Any:
@@ -44,12 +46,14 @@ class Response:
     @property
     def events(self) -> list[dict[str, str]]:
         """The whole events of the body: their fields."""
-        found = []
-        for block in self.body.decode().split("\n\n")[:-1]:
-            fields = [line.partition(": ") for line in block.split("\n") if line[:1] != ":"]
+        *blocks, rest = self.body[self._n_parsed :].split(b"\n\n")
+        self._n_parsed = len(self.body) - len(rest)
+        for block in blocks:
+            lines = block.decode().split("\n")
+            fields = [line.partition(": ") for line in lines if line[:1] != ":"]
             if fields:
-                found.append({name.rstrip(":"): value for name, _, value in fields})
-        return found
+                self._events.append({name.rstrip(":"): value for name, _, value in fields})
+        return self._events.copy()
 
     @property
     def messages(self) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from lab.hosts import Ways, acquainted
 from lab.process import free_port
 from lab.raw import FOREVER, surroundings
+from lab.store import SECONDS
 
 SECRET = "only for tests: 16 bytes or more"
 
@@ -124,7 +125,8 @@ class ProxyHosts(Ways):
         folder: For their files.
         servers: The servers behind them; by default the one of `SERVER`, shared.
         meet: Whether a start waits until the hosts know each other.
-        options: Keys of the file's ``proxy``.
+        options: Keys of the file's ``proxy``. A ``cluster`` has a long ``storeTimeout`` unless they
+            say another one: a slow machine is no loss of the store.
     """
 
     def __init__(
@@ -151,7 +153,8 @@ class ProxyHosts(Ways):
         options = {**self.options}
         if "cluster" in options:
             url = f"http://127.0.0.1:{port}"
-            options["cluster"] = {"secret": SECRET, "hostUrl": url, **options["cluster"]}
+            common = {"secret": SECRET, "hostUrl": url, "storeTimeout": SECONDS}
+            options["cluster"] = common | options["cluster"]
         return {"mcpServers": self.servers, "proxy": {**own, **options}}
 
     async def start(self, *names: str, words: tuple[str, ...] = ()) -> None:

@@ -190,7 +190,8 @@ async def test_the_store_is_away(
     tmp_path: Path, new_store_server: MakeServer, on_store_loss: str
 ) -> None:
     store = new_store_server()
-    cluster = {"url": store.url, "hosts": 2, "onStoreLoss": on_store_loss}
+    cluster: dict[str, Any] = {"url": store.url, "hosts": 2, "onStoreLoss": on_store_loss}
+    cluster["storeTimeout"] = 1.0
     rate = {"requests": SLOW, "burst": 20}
     async with proxies(tmp_path, "a", "b", rate=rate, cluster=cluster) as hosts:
         assert (await ask(hosts, "a")).status == 200

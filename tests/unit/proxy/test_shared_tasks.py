@@ -47,14 +47,27 @@ async def made(hosts: ProxyHosts, host: str, path: str = "/mcp") -> str:
     return str(found["taskId"])
 
 
+async def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+    async with asyncio.timeout(FOREVER):
+        while process.poll() is None:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            await asyncio.sleep(0.02)
+    raise AssertionError("the server has ended")
+
+
 @contextlib.asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[str]:
-    """The server, which both hosts reach at a URL."""
-    url = f"http://127.0.0.1:{free_port()}/mcp"
+    """The server, which listens at a URL that both hosts reach."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
     process = subprocess.Popen(
         [sys.executable, str(folder / "tea.py"), url], env=surroundings(), stderr=subprocess.DEVNULL
     )
     try:
+        await until_it_listens(port, process)
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
