@@ -135,8 +135,11 @@ class SessionHosts:
         )
         self._quiet = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._endpoints: set[SessionEndpoint] = set()
-        self._elsewhere: OrderedDict[str, str] = OrderedDict()  # owners of sessions that moved
+        # owners of sessions that moved, and their epochs
+        self._elsewhere: OrderedDict[str, tuple[str, int]] = OrderedDict()
         self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
+        self._taking: set[str] = set()  # sessions that this process may own in a moment
+        self._n_over = 0  # leases that were over
         self._looked = -math.inf  # at the sessions that were used
         self._changed: dict[str, tuple[SessionEndpoint, HttpSession]] = {}  # by id
         self._announced = asyncio.Event()  # or it was tried
@@ -214,8 +217,10 @@ class SessionHosts:
                     await self._opened.wait()
 
     def _drop_sessions(self) -> None:
+        self._n_over += 1
         for endpoint in self._endpoints:
             endpoint.drop_sessions()  # others may have adopted them
+        self._saved.clear()  # also those that are being adopted here
 
     def _save_all(self) -> None:
         self._looked = -math.inf
@@ -234,9 +239,9 @@ class SessionHosts:
 
     def _owner_of(self, session_id: str) -> str:
         """The process that has a session, as far as that is known without the store."""
-        owner = self._elsewhere.get(session_id)
-        if owner is not None:
-            return owner
+        known = self._elsewhere.get(session_id)
+        if known is not None:
+            return known[0]
         name, _, rest = session_id.partition(".")
         url = self._presence.hosts.get(name, self._presence.url)
         return f"{member_of(name, url)}.{rest.partition('.')[0]}"
@@ -252,11 +257,13 @@ class SessionHosts:
         is_other = number != self._presence.worker and number < self._presence.n_workers
         return number if is_other else None
 
-    def owner_of(self, session_id: str, host: str | int) -> str:
-        """Return the process that a request of a session was passed on to: ``host`` as of
-        `host_of`."""
+    def owner_of(self, session_id: str, host: str | int) -> tuple[str, int]:
+        """Return the process that a request of a session is passed on to, with ``host`` as of
+        `host_of`, and the epoch of the record that names it; -1: none was read."""
         is_worker = isinstance(host, int)
-        return f"{self._presence.member}.{host}" if is_worker else self._owner_of(session_id)
+        owner = f"{self._presence.member}.{host}" if is_worker else self._owner_of(session_id)
+        known = self._elsewhere.get(session_id)
+        return (owner, -1) if known is None or known[0] != owner else known
 
     def _lives(self, owner: str) -> bool:
         member, _, worker = owner.partition(".")
@@ -269,14 +276,21 @@ class SessionHosts:
         it."""
         return self._presence.lease.lasts or session_id not in self._saved
 
+    def has(self, session_id: str) -> bool:
+        """Return whether this process owns a session with a record, or may own it in a moment: it
+        may not say that it does not have the session."""
+        return session_id in self._saved or session_id in self._taking
+
     async def find(
-        self, session_id: str, principal: bytes | None, lost_by: str | None = None
+        self, session_id: str, principal: bytes | None, lost_by: tuple[str, int] | None = None
     ) -> SessionRecord | bool:
         """Find a session that this process does not have. Return the record of a session that this
         process has adopted just now; True: another process has it, see `host_of`; False: nobody
         has. StoreUnavailable as of `Cluster.run`.
 
-        ``lost_by``: A process that says that it does not have the session.
+        ``lost_by``: A process that says that it does not have the session, and the epoch of the
+        record that was read before it was asked, as of `owner_of`. What it says is about that epoch
+        and earlier ones: it may have adopted the session since.
         """
         self._elsewhere.pop(session_id, None)
         while True:
@@ -295,19 +309,33 @@ class SessionHosts:
                     self._presence.is_unsure or not await self._presence.has_gone(name)
                 ):
                     raise StoreUnavailable
-                return lives and not is_own and owner != lost_by
-            if lives and owner not in (self._own, lost_by):
-                self._elsewhere[session_id] = owner
+                return lives and not is_own and (lost_by is None or owner != lost_by[0])
+            is_lost = (owner, record.epoch) == lost_by
+            if lives and owner != self._own and not is_lost:
+                self._elsewhere[session_id] = owner, record.epoch
                 if len(self._elsewhere) > MAX_ELSEWHERE:
                     self._elsewhere.popitem(last=False)
                 return True
-            is_over = is_own or owner in ("", lost_by)
+            is_over = is_own or is_lost or not owner
             if not is_over and not await self._presence.is_gone(member):
                 raise StoreUnavailable
-            taken = await self._records.take(session_id, record, self._own)
+            taken = await self._take(session_id, record)
             if taken is not None:
-                self._saved[session_id] = taken, -math.inf  # its record may end soon
                 return taken
+
+    async def _take(self, session_id: str, record: SessionRecord) -> SessionRecord | None:
+        """Become the owner of a session. Return its new record; None: another process was earlier,
+        or may be the owner by now, because the lease was over meanwhile."""
+        n_over = self._n_over
+        self._taking.add(session_id)
+        try:
+            taken = await self._records.take(session_id, record, self._own)
+        finally:
+            self._taking.discard(session_id)
+        if taken is None or n_over != self._n_over:
+            return None
+        self._saved[session_id] = taken, -math.inf  # its record may end soon
+        return taken
 
     # -- records -----------------------------------------------------------------------------------
 

@@ -495,28 +495,37 @@ cdef class StreamableHttp(HttpTarget):
         `SessionElsewhere`."""
         cdef PassedClient passed = exchange.carrier.passed
         if passed is not None and not (passed.far and isinstance(host, int)):
-            exchange.respond(421)              # the sender looks for it
+            self._not_here(exchange, id)
         elif n_tries > MAX_TRIES:
             refuse(exchange, *BUSY)
         elif host is None:
             self.streams.run(self._locate(exchange, id, None, body, n_tries))
         else:
-            otherwise = partial(self._not_passed, exchange, id, host, body, n_tries)
+            asked = None if self.directory is None else self.directory.owner_of(id, host)
+            otherwise = partial(self._not_passed, exchange, id, asked, body, n_tries)
             self._pass_on(exchange, id, host, body, otherwise)
 
-    def _not_passed(self, Exchange exchange, id, host, body, n_tries, why):
-        """A process that should have the session does not answer."""
+    def _not_here(self, Exchange exchange, id):
+        """Answer another process, which looks for the session then."""
+        if (
+            self.directory is not None and self.directory.has(id)
+            and id not in self.sessions.by_id          # else it is of another principal
+        ):
+            refuse(exchange, *BUSY)            # it is being adopted here
+        else:
+            exchange.respond(421)
+
+    def _not_passed(self, Exchange exchange, id, asked, body, n_tries, why):
+        """A process that should have the session, ``asked``, does not answer."""
         if exchange.carrier is None:
             return                             # the client is gone
         if why is NotPassed.LOST or why is NotPassed.FULL or self.directory is None:
             not_passed(exchange, why)
         elif exchange.carrier.passed is not None:
-            exchange.respond(421)
+            self._not_here(exchange, id)
         else:
-            owner = None
-            if why is NotPassed.NOT_HERE:
-                owner = self.directory.owner_of(id, host)
-            self.streams.run(self._locate(exchange, id, owner, body, n_tries + 1))
+            lost_by = asked if why is NotPassed.NOT_HERE else None
+            self.streams.run(self._locate(exchange, id, lost_by, body, n_tries + 1))
 
     async def _locate(self, Exchange exchange, id, lost_by, body, n_tries):
         """Find the session of a request, or adopt it, and answer the request."""
@@ -551,7 +560,13 @@ cdef class StreamableHttp(HttpTarget):
         """Whether a process has a session; this one adopts it if none does."""
         self.sessions.check_room(exchange.principal)
         found = await self.directory.find(id, exchange.principal, lost_by)
-        return found if isinstance(found, bool) else await self._adopt(exchange, id, found)
+        if isinstance(found, bool):
+            return found
+        try:
+            return await self._adopt(exchange, id, found)
+        except BaseException:
+            self.directory.ended(id, for_good=False)
+            raise
 
     async def _adopt(self, Exchange exchange, id, record):
         """Make a session again from its record. Returns whether that succeeded; None: it may later,
@@ -577,6 +592,9 @@ cdef class StreamableHttp(HttpTarget):
             later = failure is None or is_unavailable(failure)
             self.directory.ended(id, for_good=not later)
             return None if later else False
+        if not self.directory.has(id):         # the lease was over meanwhile
+            client.abort()
+            return None
         session.keep_at(self)
         if state.kept:
             self.service.restore_session(client, state.kept)
