@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from functools import cache
 from itertools import groupby
@@ -298,8 +299,16 @@ def runner_of(make_loop: MakeLoop, bound: float) -> Run:
             async with asyncio.timeout(bound):
                 return await main
 
-        with asyncio.Runner(loop_factory=make_loop) as runner:
-            return runner.run(bounded())
+        runner = asyncio.Runner(loop_factory=make_loop)
+        with warnings.catch_warnings():
+            try:
+                return runner.run(bounded())
+            except BaseException:
+                # uvloop does not end where the warning about an open connection is an error
+                warnings.simplefilter("ignore", ResourceWarning)
+                raise
+            finally:
+                runner.close()
 
     return run
 
