@@ -25,7 +25,7 @@ def serve(
     tokens: dict[str, str] | None = None,
     url: str | None = None,
     without_store: float = 600.0,
-    store_timeout: float = 0.25,
+    store_timeout: float = 20.0,  # a slow machine is no loss of the store
 ) -> None:
     logging.basicConfig()
     logging.getLogger("wirespeed.cluster").setLevel(logging.INFO)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.hosts import Deployment, deployed
-from lab.store import SECONDS, StoreServer, free_port
+from lab.store import StoreServer, free_port
 
 STORE = "store"
 
@@ -37,7 +37,6 @@ class Partition:
             given = {
                 "port": port,
                 "store": f"redis://127.0.0.1:{await self._way(name, STORE, 0)}",
-                "store_timeout": SECONDS,  # a slow machine is no loss, and a cut ends connections
                 "url": f"http://127.0.0.1:{await self._way(None, name, port)}",
             }
             await self.hosts.begin(name, name.rstrip("'"), **(given | options))

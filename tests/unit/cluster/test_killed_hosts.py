@@ -16,11 +16,12 @@ from lab.hosts import Deployment, Visitor, deployed
 from lab.http import call
 from lab.store import MakeServer, StoreServer
 
+from wirespeed.cluster.store import STORE_TIMEOUT
+
 pytestmark = pytest.mark.compiled
 
 ROUNDS = int(os.environ.get("WIRESPEED_KILLS", "1"))
 CLIENTS = 16
-PATIENCE = 20.0  # seconds for the store: a busy machine is no slow store
 SIZES = [3, 200, 9_000, 20, 70_000, 1]  # of messages: copied ones, and ones that are referred to
 
 
@@ -81,7 +82,7 @@ async def test_each_event_comes_once_and_in_order(
     tmp_path: Path, store_server: StoreServer, number: int
 ) -> None:
     chance = random.Random(number)
-    async with deployed(tmp_path, store_server.url, "a", "b", "c", store_timeout=PATIENCE) as hosts:
+    async with deployed(tmp_path, store_server.url, "a", "b", "c") as hosts:
         clients = [Follower(hosts, n) for n in range(1, CLIENTS + 1)]
         for one in clients:
             await one.visitor.initialize("a")
@@ -104,7 +105,7 @@ async def test_a_stream_of_which_the_store_has_nothing(
 ) -> None:
     """Its host is killed before the store has taken the first event."""
     store = new_store_server()
-    async with deployed(tmp_path, store.url, "a", "b") as hosts:
+    async with deployed(tmp_path, store.url, "a", "b", store_timeout=STORE_TIMEOUT) as hosts:
         one = Visitor(hosts)
         await one.initialize("a")
         await asyncio.sleep(1.5)

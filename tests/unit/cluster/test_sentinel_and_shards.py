@@ -16,6 +16,7 @@ from lab.wording import raises
 
 from wirespeed.cluster import Cluster, RedisEventStore, RedisTaskStore
 from wirespeed.cluster.clients import Script
+from wirespeed.cluster.store import STORE_TIMEOUT
 from wirespeed.errors import StoreUnavailable
 from wirespeed.transport.backoff import Backoff
 
@@ -182,7 +183,7 @@ async def test_the_shard_of_the_hosts_is_away(shards: list[StoreServer], tmp_pat
     hosts = Deployment(tmp_path, await joined(shards))
     try:
         for name in "abc":
-            await hosts.begin(name, name)
+            await hosts.begin(name, name, store_timeout=STORE_TIMEOUT)
         one = Visitor(hosts)
         await one.initialize("a")
         for name in "abc":

@@ -14,6 +14,7 @@ from lab.http import FOREVER, LEGACY, call
 from lab.store import Cable, MakeServer, StoreServer
 
 from wirespeed.cluster.presence import member_of
+from wirespeed.cluster.store import STORE_TIMEOUT
 
 pytestmark = pytest.mark.compiled
 
@@ -101,7 +102,7 @@ async def test_a_record_that_was_written_and_not_confirmed(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
     async with Cable(store_server) as cable, deployed(tmp_path, store_server.url, "b") as hosts:
-        await hosts.start("a", store=cable.url)
+        await hosts.start("a", store=cable.url, store_timeout=STORE_TIMEOUT)
         await Visitor(hosts).initialize("a")
         await n_saved(store_server, 1)  # the store has the script
         cable.is_mute = True
@@ -232,7 +233,7 @@ async def test_a_session_that_ends_while_the_store_is_away(
 ) -> None:
     """Nobody adopts it, then and later."""
     store = new_store_server()
-    async with deployed(tmp_path, store.url, "a", "b") as hosts:
+    async with deployed(tmp_path, store.url, "a", "b", store_timeout=STORE_TIMEOUT) as hosts:
         one = Visitor(hosts)
         await one.initialize("a")
         await n_saved(store, 1)
