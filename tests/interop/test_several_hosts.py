@@ -36,7 +36,8 @@ PHASES = {"well": None, "drained": "drain", "died": "die"}
 # Its client ends at a response with 502 or 503.
 ENDS_AT_503 = {"python1"}
 CHANGES = {
-    "default-server check": "default-server check inter 100ms fall 1",
+    # often, but a busy host is not one that is gone
+    "default-server check": "default-server check inter 100ms fall 1\n    timeout check 10s",
     # else HAProxy closes a connection without a response when a host dies with a request of it
     "default_backend mcp": "default_backend mcp\n    option httpclose",
 }
