@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirespeed import Context, Server
+from wirespeed.cluster import Cluster
 from wirespeed.types import Icon, ToolResult
 
 ICON = Icon(src="https://example.com/add.png", mime_type="image/png", sizes=["48x48"])
 
+store = os.environ.get("FEATURES_STORE")
 server = Server(
     "features",
     version="1.2.3",
@@ -25,7 +27,8 @@ server = Server(
     page_size=4,
     versions=sys.argv[2].split(",") if sys.argv[1:2] == ["--versions"] else None,
     shutdown_grace=2.0,
-    cluster=os.environ.get("FEATURES_STORE"),
+    # a slow machine is no loss of the store
+    cluster=Cluster(store, store_timeout=20.0) if store else None,
     state_secret=b"only for tests: 16 bytes or more",
 )
 server.use_tasks(poll_interval=0.02)
