@@ -1,5 +1,5 @@
-"""How soon a session is served again after its host had a fault, and how soon after another host
-has noticed it."""
+"""The times until a session is served again: from the fault of its host, and from when another
+host has noticed that."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Served(NamedTuple):
 
 
 class Adoption(NamedTuple):
-    """A session was adopted: so many seconds after the fault of its host, and after the first host
-    has noticed it. The second is None if no host has."""
+    """The adoption of a session, in seconds after the fault of its host, and in seconds after
+    another host noticed the fault first. The second is None if no host noticed it."""
 
     kind: str
     is_alone: bool
@@ -102,8 +102,8 @@ class Probe:
 def adoptions(
     probes: Iterable[Probe], runs: dict[str, Run], logs: Iterable[Path]
 ) -> list[Adoption]:
-    """What the probes saw, where another host has answered. ``runs``: those of the probes, by
-    nonce."""
+    """The adoptions that the probes saw: another host has answered. ``runs``: the runs of the
+    probes, by nonce."""
     noticed = notices(logs)
     found = []
     for served in (one for probe in probes for one in probe.served):

@@ -153,7 +153,7 @@ class Deployment:
         return self.machines[name].inside if self.machines else ()
 
     def _given(self, name: str) -> dict[str, Any]:
-        """What each server is given."""
+        """The arguments of each server."""
         return {"journal": str(self.folder / f"{name}.journal"), "lifetime": LIFETIME}
 
     async def _start_server(self, name: str, inside: Sequence[str]) -> Host:

@@ -1,4 +1,4 @@
-"""What is done to the hosts, the links and the store of a deployment."""
+"""The faults of the hosts, the links and the store of a deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the chaos prints at its end."""
+"""The report that a run of the chaos prints at its end."""
 
 from __future__ import annotations
 

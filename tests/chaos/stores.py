@@ -19,7 +19,8 @@ Work = Coroutine[Any, Any, None]
 EMPTIED = "the store restarts empty"
 # A replica takes the place of a master: what was written just before may be lost.
 PROMOTED = ("a master is killed", "a master freezes", "a master hands over")
-# What it had a second before. It happens only where it is asked for: a session may have two owners.
+# The store has the data of a second before. A session may have two owners then, so this fault
+# happens only where it is asked for.
 OLDER = "the store loses its last second"
 SLOTS = 16384
 LOST_AFTER = 1000  # milliseconds without an answer, after which a master counts as lost
@@ -264,7 +265,7 @@ class Sharded(Store):
         await until(self._is_whole)
 
     def _masters_but(self, old: StoreServer) -> int:
-        """How many other masters there are."""
+        """The number of the other masters."""
         return sum(one is not old and one.ask("ROLE")[0] == "master" for one in self.servers)
 
     async def _kill(self) -> None:

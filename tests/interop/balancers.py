@@ -33,8 +33,8 @@ NONE: Mapping[str, str] = MappingProxyType({})
 def command(
     file: str, folder: Path, port: int, servers: Sequence[str], changes: Mapping[str, str]
 ) -> list[str]:
-    """What runs a load balancer with a file of the pages, at a port, in front of servers at their
-    places. A server may stand for both."""
+    """The command that runs a load balancer with a file of the pages, at a port, in front of
+    servers. One server may stand for two."""
     places = dict(zip(("8080", "8000", "8001"), (port, *(*servers, *servers)[:2]), strict=True))
     text = re.sub(r"(127\.0\.0\.1:)(80\d\d)", lambda m: f"{m[1]}{places[m[2]]}", FILES[file])
     for name, server in zip("abc", servers, strict=False):

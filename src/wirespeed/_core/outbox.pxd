@@ -67,7 +67,7 @@ cdef class Outbox:
     cdef readonly long long bytes_copied  # payload bytes that were copied in
     # May be written: payloads shorter than this are copied, others are referenced.
     cdef size_t copy_below
-    # May be written: only so many of the bytes may be sent; <size_t> ALL: all of them.
+    # May be written: the number of bytes that may be sent; <size_t> ALL does not limit it.
     cdef size_t may_leave
 
     # Bytes that may be sent.

@@ -19,8 +19,8 @@ _LOOK = 0.25
 
 
 class ServiceLife:
-    """What a service needs from its first holder to its last: its servers, the audit log and the
-    stores that hosts share.
+    """The servers, the audit log and the shared stores of a service, from its first holder to its
+    last.
 
     Args:
         name: The name of the service.

@@ -112,7 +112,7 @@ class EventLog:
         return self.id_of(self.n)
 
     def _hold(self, link: Link, at: int) -> None:
-        """What waits is sent when the store has it: one hold for all of it at a link."""
+        """Hold the events that wait until the store has them: one hold for all of a link."""
         if not self._holds or self._holds[-1].link is not link:
             self._holds.append(link.hold(at, self._wait))
 

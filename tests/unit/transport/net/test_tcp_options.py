@@ -41,7 +41,7 @@ def test_nothing_is_paced_on_this_machine(host: str, is_here: bool) -> None:
 
 
 def test_a_peer_that_is_watched() -> None:
-    """A host that has ended while its link was cut says so when it is asked."""
+    """Keepalive finds out that a host has ended while its link was cut."""
     with socket.socket() as sock:
         make_prompt(sock, ("192.0.2.7", 80))
         watch_peer(sock)
