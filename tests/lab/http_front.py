@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.proxy import ENVELOPE, MODERN, Lab
 
-from wirespeed.proxy import BackendConfig, Proxy, ProxyConfig
+from wirespeed.proxy import BackendConfig, ClusterConfig, Proxy, ProxyConfig
 
 
 class Front:
@@ -81,13 +81,15 @@ async def serving(
     versions: str = "",
     others: tuple[BackendConfig, ...] = (),
     delays: dict[str, Any] | None = None,
+    cluster: ClusterConfig | None = None,
     **fields: Any,
 ) -> AsyncIterator[Front]:
-    """A proxy over HTTP. ``others``: Further servers. ``fields``: of its `BackendConfig`."""
+    """A proxy over HTTP. ``others``: Further servers. ``cluster``: Of its `ProxyConfig`.
+    ``fields``: of its `BackendConfig`."""
     lab = Lab(folder, isolation, versions=versions, delays=delays)
     backend = dataclasses.replace(lab.proxy.config.backends[0], **fields)
     listen = ("http://127.0.0.1:0/mcp",)
-    proxy = Proxy(ProxyConfig(backends=(backend, *others), listen=listen))
+    proxy = Proxy(ProxyConfig(backends=(backend, *others), listen=listen, cluster=cluster))
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(
         proxy.serve(on_listening=lambda urls: listening.set_result(urls[0]))

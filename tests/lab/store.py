@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 NAMES = ("redis-server", "valkey-server")
 MISSING = "no Redis: install redis-server, or name the program in WIRESPEED_REDIS"
 SECONDS = 20.0
+# Options of a server that answers scripts with lists.
+LISTS_FOR_SCRIPTS = (
+    *("--rename-command", "EVALSHA", "SCRIPT_OF_SHA"),
+    *("--rename-command", "MGET", "EVALSHA"),
+)
 
 
 @cache

@@ -14,10 +14,13 @@ from lab.http_front import Front, hello, serving
 from lab.merge import MergeLab
 from lab.principals import PRINCIPALS, Requests, client
 from lab.proxy import call
+from lab.raw import FOREVER
+from lab.store import LISTS_FOR_SCRIPTS, SECONDS, MakeServer, free_port
 
 from wirespeed import Client
 from wirespeed.errors import RemoteError
 from wirespeed.protocol import codes
+from wirespeed.proxy import ClusterConfig
 
 pytestmark = [pytest.mark.compiled, pytest.mark.off_schema]
 
@@ -188,3 +191,25 @@ async def test_a_session_of_a_silent_client_ends(tmp_path: Path) -> None:
             states = [(await front.post(call(1, "echo"), it))[0] for it in (one, two)]
             assert states == [404, 200]
             assert service(front).cut["idle"] == 1
+
+
+async def test_a_store_that_does_not_answer_with_numbers(
+    tmp_path: Path, new_store_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client gets an error, and one that comes later a server."""
+    port = free_port()
+    wrong = new_store_server(*LISTS_FOR_SCRIPTS, port=port)
+    cluster = ClusterConfig(url=wrong.url, secret="s" * 16, store_timeout=SECONDS)
+    async with serving(tmp_path, "session", max_clients=2, cluster=cluster) as front:
+        for _ in range(3):
+            async with asyncio.timeout(FOREVER):
+                _, _, answer = await front.post(hello())
+            assert answer["error"]["code"] == codes.INTERNAL_ERROR
+        wrong.kill()
+        new_store_server(port=port)
+        for _ in range(2):
+            while (await front.post(hello()))[0] != 200:
+                await asyncio.sleep(0.01)
+        assert (await front.post(hello()))[0] == 503
+        assert len(service(front).downstreams) == 2
+    assert "internal error of the proxy at a new client of b" in caplog.text

@@ -195,14 +195,20 @@ class PerClient:
         downstream = coming.downstream
 
         def known(over: asyncio.Future[int]) -> None:
-            n = 1 if over.cancelled() else over.result()
-            if downstream in self._asking:
-                self._asking.discard(downstream)
-                self._answer(coming, n, makes_room)
-                if downstream not in self._pairs and downstream not in self._asking:
-                    downstream.release()
-            elif not n:  # the client has left
-                self._places.give_back()
+            is_there = downstream in self._asking
+            self._asking.discard(downstream)
+            try:
+                n = 1 if over.cancelled() else over.result()
+                if is_there:
+                    self._answer(coming, n, makes_room)
+                elif not n:  # the client has left
+                    self._places.give_back()
+            except Exception as exc:
+                text = "internal error of the proxy at a new client of %s: %r"
+                quiet.log(logging.ERROR, text, self._config.name, exc)
+                self._refuse(downstream, coming.first, codes.INTERNAL_ERROR, "Internal error")
+            if is_there and downstream not in self._pairs and downstream not in self._asking:
+                downstream.release()
 
         self._asking.add(downstream)
         downstream.pause()
