@@ -208,7 +208,7 @@ class SessionHosts:
                 if await self._presence.go_on():
                     self.cluster.hurry()
                     due = time.monotonic() + HURRY
-            except ProtocolError as exc:
+            except Exception as exc:  # the next renewal may succeed
                 self._quiet.log(logging.ERROR, "this host is not known to the others: %s", exc)
             self._announced.set()
             self._opened.clear()

@@ -3,11 +3,15 @@ it. Hosts that are processes are in test_partitions.py."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from lab.store import MakeServer
+from lab import raw
+from lab.session import Lab, served
+from lab.store import LISTS_FOR_SCRIPTS, MakeServer, free_port
 
+from wirespeed.cluster import SessionHosts
 from wirespeed.cluster.presence import Presence
 from wirespeed.errors import StoreUnavailable
 
@@ -62,3 +66,22 @@ async def test_what_another_host_says(
             await one.renew()
         assert await one.go_on() is (text == b"up 5000")
         assert one.is_cut_off is goes_on
+
+
+async def test_a_store_whose_answers_cannot_be_read(
+    new_store_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The host asks again, and is known to the others once it gets an answer."""
+    port = free_port()
+    wrong = new_store_server(*LISTS_FOR_SCRIPTS, port=port)
+    hosts = SessionHosts(wrong.cluster(), "lab", "http://127.0.0.1:1", secret=b"s" * 16)
+    async with served(Lab(), directory=hosts, name="a") as client:
+        refused = await client.post(raw.initialize(0, "2025-11-25"))
+        assert refused.status == 503
+        wrong.kill()
+        new_store_server(port=port)
+        while not hosts.lease.lasts:
+            await asyncio.sleep(0.05)
+        await client.open()
+        assert client.fields["mcp_session_id"]
+    assert "this host is not known to the others: " in caplog.text
