@@ -32,6 +32,7 @@ LIFETIME = 3600.0  # seconds after which the store forgets changes that nobody r
 # unnoticed, as when the master's machine is gone, is given up after twice that time.
 WAIT = 5.0
 AGAIN = Backoff(0.1, 5.0, jitter=True)
+TEXT = "utf-8", "surrogatepass"  # a server may name a resource by any str
 
 # ARGV: process, most changes, milliseconds of life, the number of changes that are not told (the
 # others miss their numbers), pairs of kind and what.
@@ -155,7 +156,7 @@ class SharedChanges:
         while self._waiting:
             told, self._waiting = self._waiting, {}
             n_dropped, self._n_dropped = self._n_dropped, 0
-            words = [word for change in told for word in change]
+            words = [word.encode(*TEXT) for change in told for word in change]
             try:
                 await self._cluster.run(
                     _TELL, self._base, self._id, MAX_KEPT, round(LIFETIME * 1000), n_dropped, *words
@@ -211,7 +212,9 @@ class SharedChanges:
         """Take a change. Returns whether it is the next one."""
         self._at = id.decode()
         try:
-            n, by, kind, what = (fields[one].decode() for one in (b"n", b"by", b"kind", b"what"))
+            n, by, kind, what = (
+                fields[one].decode(*TEXT) for one in (b"n", b"by", b"kind", b"what")
+            )
             number = int(n)
         except (KeyError, ValueError):
             self._cluster.log_refused("a change", "another program wrote it")

@@ -70,7 +70,6 @@ SETTLED = 10.0  # seconds up, after which a loss is the first in a row
 _LOSSES = (ConnectionError, TimeoutError, OSError, RuntimeError, ReadOnlyError, BusyLoadingError)
 # Answers to a command that may succeed later.
 _LATER = (*_LOSSES, ClusterDownError, TryAgainError, OutOfMemoryError, MaxConnectionsError)
-_FAILURES = (*_LOSSES, RedisError, RedisClusterException)
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
@@ -207,6 +206,7 @@ class Cluster:
 
         StoreUnavailable: the store is down, or did not answer in time. The script may have run.
         ProtocolError -32603: the store refused, as it does where its keys hold something else.
+        UnicodeEncodeError: A text has a lone surrogate.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -216,7 +216,9 @@ class Cluster:
             self._state = "connecting"
         if self._state == "down":
             raise StoreUnavailable
-        command = Command(script, (1, base, *args))
+        # here: what cannot be encoded fails no other command of the round trip
+        words = [word.encode() if isinstance(word, str) else word for word in args]
+        command = Command(script, (1, base, *words))
         deadline = loop.time() + self.store_timeout
         waiting = _Waiting(command, deadline, loop.create_future())
         self._waiting.append(waiting)
@@ -247,7 +249,7 @@ class Cluster:
                             self._begin(self._send_alone(self._client, one))
                     else:
                         self._settle(batch, await self._client.run([one[0] for one in batch]))
-        except _FAILURES as exc:
+        except Exception as exc:
             _fail(batch)
             self._lost(exc)
         finally:
@@ -267,9 +269,7 @@ class Cluster:
         try:
             async with asyncio.timeout_at(one.deadline):
                 (answer,) = await client.run([one.command])
-        except (
-            Exception
-        ) as exc:  # redis-py has AttributeError where it closes what another task uses
+        except Exception as exc:  # AttributeError, too, where redis-py closes what we use
             answer = exc
             if isinstance(exc, (*_LOSSES, RedisClusterException)) and not self._doubted:
                 self._doubted = True
@@ -283,7 +283,7 @@ class Cluster:
         try:
             async with asyncio.timeout(self.store_timeout):
                 await self._client.check()
-        except _FAILURES as exc:
+        except Exception as exc:
             if self._state == "up":
                 self._lost(exc)
         finally:
@@ -342,7 +342,7 @@ class Cluster:
             try:
                 async with asyncio.timeout(self.store_timeout):
                     await client.check()
-            except _FAILURES:
+            except Exception:
                 await _close(client)
             except BaseException:
                 await _close(client)
@@ -377,7 +377,7 @@ def _text(exc: Exception) -> str:
 
 async def _close(client: StoreClient) -> None:
     """Close connections that may be broken."""
-    with contextlib.suppress(*_FAILURES):
+    with contextlib.suppress(Exception):
         async with asyncio.timeout(CLOSE_TIMEOUT):
             await client.close()
 

@@ -351,7 +351,7 @@ class RedisTaskStore(TaskStore):
         if len(task_id) > MAX_ID:
             return None
         try:
-            body = await self.cluster.run(_GET, self._base, task_id.encode())
+            body = await self.cluster.run(_GET, self._base, task_id)
         except UnicodeEncodeError:  # a lone surrogate
             return None
         return self._task(body)

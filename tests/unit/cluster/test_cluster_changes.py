@@ -121,6 +121,26 @@ async def test_a_host_that_was_away_says_once_that_it_may_have_missed_changes(
         await events.just()
 
 
+async def test_a_uri_that_is_not_unicode(store_server: StoreServer) -> None:
+    """It is told as it is, and in the way of no other change."""
+    heard: list[str] = []
+    async with Cluster(store_server.url) as one, Cluster(store_server.url) as two:
+        here = SharedChanges(one, "shop", lambda _, what: heard.append(what), lambda: None)
+        there = SharedChanges(two, "shop", lambda _, what: None, lambda: None)
+        for changes in (here, there):
+            changes.begin()
+        here.follow()
+        await asyncio.sleep(0.1)
+        for what in ("stock://\ud800", TEA):
+            there.tell("resource", what)
+            await asyncio.sleep(0.05)
+        while TEA not in heard:
+            await asyncio.sleep(0.01)
+        assert heard == ["stock://\ud800", TEA]
+        for changes in (here, there):
+            await changes.close()
+
+
 async def test_a_host_that_changes_too_much_while_the_store_is_away(
     store_server: StoreServer, caplog: pytest.LogCaptureFixture
 ) -> None:

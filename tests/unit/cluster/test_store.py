@@ -197,6 +197,19 @@ async def test_what_the_store_refuses_concerns_one_command(
     assert len(lines) == 1 and "WRONGTYPE" in lines[0]
 
 
+async def test_a_text_that_is_not_unicode_concerns_one_command(store_server: StoreServer) -> None:
+    async with a_cluster(store_server) as cluster:
+        await cluster.run(ECHO, "b:", "x")
+        first = asyncio.ensure_future(cluster.run(ECHO, "b:", "1"))
+        await asyncio.sleep(0)
+        others = [asyncio.ensure_future(cluster.run(ECHO, "b:", one)) for one in ("\ud800", "2")]
+        await asyncio.wait([first])
+        others.append(asyncio.ensure_future(cluster.run(ECHO, "b:", "3")))
+        wrong, *found = await asyncio.gather(*others, return_exceptions=True)
+        assert isinstance(wrong, UnicodeEncodeError)
+        assert found == [b"2", b"3"] and cluster.n_losses == 0
+
+
 async def test_a_full_store_may_have_room_later(
     new_store_server: MakeServer, lines: list[str]
 ) -> None:
