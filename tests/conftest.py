@@ -291,6 +291,15 @@ def bound() -> float:
     return BOUND_SECONDS
 
 
+def close(runner: asyncio.Runner) -> list[Warning]:
+    """Close its loop. Returns the warnings about what is still open, for uvloop never ends closing
+    where one of them is raised."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        runner.close()
+    return [one.message for one in caught if isinstance(one.message, Warning)]
+
+
 def runner_of(make_loop: MakeLoop, bound: float) -> Run:
     """Runs a coroutine on a new loop, for a bounded time."""
 
@@ -300,15 +309,14 @@ def runner_of(make_loop: MakeLoop, bound: float) -> Run:
                 return await main
 
         runner = asyncio.Runner(loop_factory=make_loop)
-        with warnings.catch_warnings():
-            try:
-                return runner.run(bounded())
-            except BaseException:
-                # uvloop does not end where the warning about an open connection is an error
-                warnings.simplefilter("ignore", ResourceWarning)
-                raise
-            finally:
-                runner.close()
+        try:
+            result = runner.run(bounded())
+        except BaseException:
+            close(runner)
+            raise
+        for warning in close(runner):
+            raise warning
+        return result
 
     return run
 
@@ -328,8 +336,10 @@ def once(bound: float) -> Run:
 @pytest.fixture
 def runner(loop_factory: MakeLoop) -> Iterator[asyncio.Runner]:
     """A runner with the loop that the test is for."""
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        yield runner
+    runner = asyncio.Runner(loop_factory=loop_factory)
+    yield runner
+    for warning in close(runner):
+        raise warning
 
 
 @pytest.fixture(autouse=True)
