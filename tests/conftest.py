@@ -53,6 +53,7 @@ LONG = (
 # The newest revision of each era, for tests that do not assert rules of revisions.
 SAMPLE = ("2025-11-25", "2026-07-28")
 # No test waits as long as this unless the code under test hangs.
+UVLOOP_LEAVES = "unclosed resource <UDPTransport"  # pyproject.toml says why
 BOUND_SECONDS = 60.0
 
 # Rewriting the assertions of all files takes 20 s, in each process of a run, unless what an earlier
@@ -296,6 +297,7 @@ def close(runner: asyncio.Runner) -> list[Warning]:
     where one of them is raised."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", UVLOOP_LEAVES, ResourceWarning)
         runner.close()
     return [one.message for one in caught if isinstance(one.message, Warning)]
 
