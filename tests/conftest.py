@@ -52,8 +52,8 @@ LONG = (
 )
 # The newest revision of each era, for tests that do not assert rules of revisions.
 SAMPLE = ("2025-11-25", "2026-07-28")
-# No test waits as long as this unless the code under test hangs.
 UVLOOP_LEAVES = "unclosed resource <UDPTransport"  # pyproject.toml says why
+# No test waits as long as this unless the code under test hangs.
 BOUND_SECONDS = 60.0
 
 # Rewriting the assertions of all files takes 20 s, in each process of a run, unless what an earlier
