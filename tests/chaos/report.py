@@ -15,7 +15,7 @@ ADOPTED_AFTER_NOTICE = 2.0
 NO_FAULT = "no fault"
 # Between them no host owns the sessions of the one that has the fault.
 GONE = ("kill", "freeze", "unplug", "cut off from the store", "drain")
-SHOWN = 50
+MOST_LINES = 200
 
 
 def table(seen: Seen, adopted: Iterable[Adoption]) -> list[str]:
@@ -81,4 +81,4 @@ def logged(logs: Iterable[Path]) -> tuple[list[str], list[str]]:
         lines += [f"log of {log.stem}: {line}" for line in once]
         if "Traceback" in text:
             faulty.append(log.stem)
-    return lines[: 4 * SHOWN], faulty
+    return lines[:MOST_LINES], faulty

@@ -47,7 +47,7 @@ from clients import ANY, LibraryClient, Places  # noqa: E402
 from deployment import NAMES, Deployment  # noqa: E402
 from faults import Faults  # noqa: E402
 from lab import netns  # noqa: E402
-from report import SHOWN, logged, table, too_late  # noqa: E402
+from report import logged, table, too_late  # noqa: E402
 from seen import LIFETIME, Journals, Run, Seen  # noqa: E402
 from stores import KINDS, OLDER  # noqa: E402
 
@@ -233,8 +233,6 @@ def main() -> int:
         print(late)
         if args.strict:
             seen.note(late)
-    for wrong in seen.wrong[:SHOWN]:
-        print(f"WRONG: {wrong}")
     print(
         f"{len(seen.faults)} faults, {seen.outcomes['answered']} requests answered, "
         f"{seen.n_wrong} wrong" + ("" if links else ", NO LINKS CUT: no network namespaces here")

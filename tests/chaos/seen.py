@@ -16,7 +16,6 @@ from stores import EMPTIED, OLDER, PROMOTED
 LIFETIME = 16.0  # seconds that a session lives without use: keys are gone soon after the end
 RETURN = 5.0  # seconds until all hosts notice that the store or a host is back
 UNSAID = 1.0  # seconds of writes that a replica may lack when it is promoted
-MOST_WRONG = 1000  # that are kept
 # What the outcome of a request means, by its beginning.
 MEANINGS = {
     "answered": "answered",
@@ -66,8 +65,7 @@ class Seen:
         outcomes: How often each outcome was seen.
         calls: How requests ended that were made during a fault, or soon after it, by its kind; and
             without any fault, below "".
-        wrong: What must not be, `MOST_WRONG` at most.
-        n_wrong: How much of it there was.
+        n_wrong: How much was that must not be.
         faults: Those that are over.
         open: Those that are not, by host.
     """
@@ -76,7 +74,6 @@ class Seen:
         self.random = random.Random(seed)
         self.outcomes: Counter[str] = Counter()
         self.calls: dict[str, Counter[str]] = defaultdict(Counter)
-        self.wrong: list[str] = []
         self.n_wrong = 0
         self.faults: list[Fault] = []
         self.open: dict[str, Fault] = {}
@@ -86,10 +83,9 @@ class Seen:
         self._gone: dict[str, float] = {}  # sessions whose client left, and when
 
     def note(self, text: str) -> None:
-        """Note what must not be."""
+        """Tell at once what must not be, so that it stands beside the faults of its time."""
+        print(f"{time.monotonic():.2f} WRONG: {text}", flush=True)
         self.n_wrong += 1
-        if len(self.wrong) < MOST_WRONG:
-            self.wrong.append(text)
 
     def over(self, host: str) -> Fault:
         """The fault of a host is over."""
