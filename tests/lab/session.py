@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -102,6 +103,11 @@ class Reply:
         while text not in self._response.body[-(2**17) :]:
             assert await self._peer.more(self._response), "the stream has ended"
         return self._response.body
+
+    def narrow(self) -> None:
+        """Let the system keep little of what is not read yet."""
+        sock = self._peer.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
 
     def leave(self) -> None:
         """Close the connection, as a network does."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from lab import raw
 from lab.http import BOTH, call
 from lab.session import Event, HttpClient, Lab, Reply, served
 from lab.store import StoreServer
@@ -30,12 +31,14 @@ class Late(RedisEventStore):
     Attributes:
         asked: How many events each request had.
         fault: Raised in place of the next answers.
+        keeps: Whether it keeps events.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.asked: list[int] = []
         self.fault: Exception | None = None
+        self.keeps = True
         self._answers = asyncio.Semaphore(0)
 
     def answer(self, n: int = 1) -> None:
@@ -48,7 +51,8 @@ class Late(RedisEventStore):
         await self._answers.acquire()
         if self.fault is not None:
             raise self.fault
-        await super().append_all(stream, n, events)
+        if self.keeps:
+            await super().append_all(stream, n, events)
 
 
 @pytest.fixture
@@ -174,6 +178,60 @@ async def test_the_stream_of_a_get(store_server: StoreServer, store: Late) -> No
         store.answer()
         (changed,) = await get.next_messages(1)
         assert changed["method"] == "notifications/tools/list_changed"
+
+
+async def hears_of(lab: Lab, client: HttpClient, n: int) -> list[str]:
+    """Subscribe to n resources, of each of which a change is 8 KB. Returns their URIs."""
+
+    @lab.server.resource("x://{name}")
+    def x(name: str) -> str:
+        return name
+
+    uris = [f"x://{letter * 8000}" for letter in "abcdefgh"[:n]]
+    for uri in uris:
+        await client.post(raw.request(1, "resources/subscribe", {"uri": uri}))
+    return uris
+
+
+async def test_a_get_whose_client_reads_what_the_store_has(
+    store_server: StoreServer, store: Late
+) -> None:
+    """What the store does not have yet is not in the way of its client, nor is what it had late."""
+    lab = Lab(limits=Limits(output_high=10_000, output_low=5_000))
+    async with at_a_host(lab, store_server, store) as client:
+        uri, last = await hears_of(lab, client, 2)
+        get = await client.get()
+        await first_event(get)
+        get.narrow()
+        for n in range(2):
+            for _ in range(500):  # just less than may wait for the store
+                lab.server.resource_updated(uri)
+                await asyncio.sleep(0)
+            if n == 0:
+                store.answer()
+                await until_asked(store, 2)
+        store.keeps = False
+        store.answer(1000)  # now more is sent than the system takes
+        for _ in range(20):
+            lab.server.resource_updated(uri)
+            await asyncio.sleep(0.001)
+        lab.server.resource_updated(last)
+        heard = await get.read_until(last.encode() + b'"}}\n\n')
+        assert heard.count(b"notifications/resources/updated") == 1021
+
+
+async def test_a_get_whose_client_does_not_read(
+    store_server: StoreServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = Lab()
+    store = RedisEventStore(store_server.cluster(), "lab")
+    async with at_a_host(lab, store_server, store) as client:
+        uris = await hears_of(lab, client, 8)
+        await client.get()
+        while "does not read its GET" not in caplog.text:
+            for uri in uris:
+                lab.server.resource_updated(uri)
+            await asyncio.sleep(0.001)
 
 
 async def test_a_store_that_answers_too_late(store_server: StoreServer, store: Late) -> None:

@@ -64,12 +64,13 @@ def _answered(event: bytes) -> bytes:
 class _Get:
     """A GET that is open: the messages of one stream of the server's own."""
 
-    __slots__ = ("exchange", "live", "log")
+    __slots__ = ("_most_held", "exchange", "live", "log")
 
     def __init__(self, exchange: McpExchange, log: EventLog | None, live: bool) -> None:
         self.exchange = exchange
         self.log = log
         self.live = live  # False while earlier events are sent once more
+        self._most_held = 0  # bytes that the store held back at once, since the client fell behind
 
     def send(self, message: bytes) -> None:
         event_id = None
@@ -81,13 +82,14 @@ class _Get:
         if self.live:
             self.exchange.send_event(message, id=event_id)
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the client does not read."""
-        carrier = self.exchange.carrier
-        if carrier is None:
-            return False
-        return len(carrier.wire.outbox) >= 4 * carrier.wire.limits.output_high
+    def is_stuck(self, most: int) -> bool:
+        """Whether the client leaves ``most`` bytes unread. What the store has held back reaches the
+        client at once, so that much may be unread besides."""
+        unread, held = self.exchange.unread()
+        if unread < most:
+            self._most_held = 0
+        self._most_held = max(self._most_held, held)
+        return unread >= most + self._most_held
 
 
 class SessionKeeper(Protocol):
@@ -209,8 +211,9 @@ class HttpSession(SessionEntry):
 
     def carry(self, messages: list[bytes]) -> None:
         """Send messages on the stream of the last GET, or keep them until there is one."""
+        high = self.connection.session.limits.output_high
         for message in messages:
-            if self._gets and self._gets[-1].is_stuck:
+            if self._gets and self._gets[-1].is_stuck(4 * high):
                 logger.warning("a client does not read its GET: the stream is closed")
                 self._lose(self._gets[-1])
             if self._gets:
@@ -220,7 +223,7 @@ class HttpSession(SessionEntry):
                 self._absent.add(message)
             self._queue.append(message)
             self._queued += len(message)
-        while self._queued > self.connection.session.limits.output_high:
+        while self._queued > high:
             self._queued -= len(self._queue.popleft())
 
     def open_stream(self, exchange: McpExchange, last_event_id: str | None) -> None:
