@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from lab.http import BOTH, call
 from lab.session import Event, HttpClient, Lab, Reply, served
 from lab.store import StoreServer
 
-from wirespeed import EventStore, Limits, MemoryEventStore, SQLiteEventStore
+from wirespeed import Context, EventStore, Limits, MemoryEventStore, SQLiteEventStore
 from wirespeed.cluster import RedisEventStore, SessionHosts
 from wirespeed.errors import StoreUnavailable
 
@@ -180,14 +182,14 @@ async def test_the_stream_of_a_get(store_server: StoreServer, store: Late) -> No
         assert changed["method"] == "notifications/tools/list_changed"
 
 
-async def hears_of(lab: Lab, client: HttpClient, n: int) -> list[str]:
-    """Subscribe to n resources, of each of which a change is 8 KB. Returns their URIs."""
+async def hears_of(lab: Lab, client: HttpClient, n: int, size: int = 8000) -> list[str]:
+    """Subscribe to n resources. Returns their URIs, of a size."""
 
     @lab.server.resource("x://{name}")
     def x(name: str) -> str:
         return name
 
-    uris = [f"x://{letter * 8000}" for letter in "abcdefgh"[:n]]
+    uris = [f"x://{letter * size}" for letter in "abcdefgh"[:n]]
     for uri in uris:
         await client.post(raw.request(1, "resources/subscribe", {"uri": uri}))
     return uris
@@ -281,6 +283,43 @@ async def test_a_client_that_leaves_meanwhile(store_server: StoreServer, store: 
         await nothing_more(client, rest)
         store.answer()
         assert steps(await rest.messages()) == [2, 3, "end"]
+
+
+@pytest.mark.parametrize("kind", ["get", "call"])
+@pytest.mark.parametrize("store_kind", ["redis", "sqlite"])
+async def test_a_client_that_comes_back_to_a_stream_that_never_rests(
+    tmp_path: Path, store_server: StoreServer, kind: str, store_kind: str
+) -> None:
+    lab = Lab()
+
+    @lab.server.tool
+    async def count(ctx: Context) -> None:
+        for n in itertools.count():
+            await ctx.progress(n)
+            await asyncio.sleep(0)
+
+    async def change() -> None:
+        while True:
+            lab.server.resource_updated(uri)
+            await asyncio.sleep(0)
+
+    store: EventStore = SQLiteEventStore(tmp_path / "events.db")
+    if store_kind == "redis":
+        store = RedisEventStore(store_server.cluster(), "lab")
+    async with at_a_host(lab, store_server, store) as client:
+        (uri,) = await hears_of(lab, client, 1, 10)
+        reply = await (client.get() if kind == "get" else client.call("count", meta=TOKEN))
+        changes = asyncio.create_task(change())
+        ids = [(await first_event(reply)).id]
+        for _ in range(3):
+            events = [await reply.event() for _ in range(20)]
+            ids += [one.id for one in events if one is not None]
+            reply.leave()
+            reply = await client.get(ids[-1])
+        changes.cancel()
+        await asyncio.wait([changes])
+        name, _, _ = str(ids[0]).rpartition("-")
+        assert ids == [f"{name}-{n}" for n in range(61)]
 
 
 async def test_a_client_that_comes_back_while_events_are_held(
@@ -420,7 +459,7 @@ async def test_the_end_of_a_host_waits_for_the_store(
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "json", "without other hosts"])
 async def test_what_needs_no_hold(
-    tmp_path: Any, store_server: StoreServer, store: Late, kind: str
+    tmp_path: Path, store_server: StoreServer, store: Late, kind: str
 ) -> None:
     lab = Lab()
     lab.gate("a").set()

@@ -34,7 +34,8 @@ class EventLog:
     An event is sent without waiting for the store, except where other hosts may go on with the
     session: there it is sent when the store has it, or has failed, or was waited for as long as
     its `store_timeout`. So a client can resume after the last event that it saw, although the host
-    crashed. A client that resumes the stream waits until the store has all events.
+    crashed. A client that resumes the stream gets what the store has, and behind that what waits
+    for the store, as any other event.
 
     Args:
         streams: Their store, and what logs that it fails.
@@ -49,6 +50,7 @@ class EventLog:
     """
 
     __slots__ = (
+        "_ending",
         "_failed",
         "_holds",
         "_quiet",
@@ -58,6 +60,7 @@ class EventLog:
         "_task",
         "_wait",
         "_waiting",
+        "_writing",
         "n",
         "name",
         "own",
@@ -75,10 +78,12 @@ class EventLog:
         self._store = streams.store
         self._shared = streams.shared
         self._wait = self._shared.store_timeout if holds and self._shared is not None else 0.0
-        self._holds: list[Hold] = []  # of what waits
         self._quiet = streams.quiet
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._size = 0
+        self._holds: list[Hold] = []  # of what waits
+        self._writing: Sequence[tuple[int, bytes]] = ()  # what the store is given now
+        self._ending: list[Hold] = []  # of that
         self._task: asyncio.Task[None] | None = None  # it writes to a store that has to be awaited
         self._failed = False
 
@@ -97,8 +102,7 @@ class EventLog:
         elif self._task is not None or self._shared is not None:
             self._size += len(data)
             self._waiting.append((self.n, data))
-            if self._wait and link is not None:
-                self._hold(link, at)
+            self.hold(link, at)
             if self._task is None:
                 self._task = asyncio.create_task(self._write(None))
         else:
@@ -108,13 +112,16 @@ class EventLog:
                 self._fail(exc)
             else:
                 if result is not None:
+                    self._writing = ((self.n, data),)
                     self._task = asyncio.create_task(self._write(result))
         return self.id_of(self.n)
 
-    def _hold(self, link: Link, at: int) -> None:
-        """Hold the events that wait until the store has them: one hold for all of a link."""
-        if not self._holds or self._holds[-1].link is not link:
-            self._holds.append(link.hold(at, self._wait))
+    def hold(self, link: Link | None, at: int) -> None:
+        """Hold what a link sends behind the first ``at`` bytes that are queued there, until the
+        store has the events that wait for it now: one hold for all of a link."""
+        holds = self._holds if self._waiting else self._ending
+        if self._wait and link is not None and (not holds or holds[-1].link is not link):
+            holds.append(link.hold(at, self._wait))
 
     async def _write(self, first: Awaitable[None] | None) -> None:
         try:
@@ -125,22 +132,26 @@ class EventLog:
                     await self._write_all(self._shared)
                     continue
                 n, data = self._waiting.popleft()
+                self._writing = ((n, data),)
                 self._size -= len(data)
                 await value_of(self._store.append(self.name, n, data))
         except Exception as exc:
             self._fail(exc)
         finally:
+            self._writing = ()
             self._task = None
 
     async def _write_all(self, store: SharedEventStore) -> None:
         """Give the store what waits, and let it be sent then."""
-        n, events, holds = self._waiting[0][0], [data for _, data in self._waiting], self._holds
-        self._waiting.clear()
-        self._size, self._holds = 0, []
+        self._writing, self._waiting = self._waiting, deque()
+        self._ending, self._holds = self._holds, []
+        self._size = 0
         try:
-            await store.append_all(self.name, n, events)
+            events = [data for _, data in self._writing]
+            await store.append_all(self.name, self._writing[0][0], events)
         finally:
-            for hold in holds:
+            self._writing = ()
+            for hold in self._ending:
                 hold.end()
 
     async def written(self) -> None:
@@ -148,14 +159,17 @@ class EventLog:
         while self._task is not None:
             await asyncio.wait([self._task])
 
+    def rest(self, n: int) -> list[tuple[int, bytes]] | None:
+        """The events after number `n`, if the store is not needed for any of them; else None."""
+        kept = [*self._writing, *self._waiting]
+        first = kept[0][0] if kept else self.n + 1
+        if n == self.n or (first <= n + 1 <= self.n and not self._failed):
+            return [event for event in kept if event[0] > n]
+        return None
+
     async def after(self, n: int) -> Sequence[tuple[int, bytes]] | None:
-        """The events after number `n`, once the store has them; None if some are missing."""
-        if n == self.n:
-            return ()
-        if not 0 <= n < self.n:
-            return None
-        await self.written()
-        if self._failed:
+        """The events after number `n` that the store has; None if some are missing."""
+        if self._failed or not 0 <= n < self.n:
             return None
         try:
             found: Sequence[tuple[int, bytes]] | None = await value_of(

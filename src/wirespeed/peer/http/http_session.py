@@ -64,13 +64,13 @@ def _answered(event: bytes) -> bytes:
 class _Get:
     """A GET that is open: the messages of one stream of the server's own."""
 
-    __slots__ = ("_most_held", "exchange", "live", "log")
+    __slots__ = ("_most_late", "exchange", "live", "log")
 
     def __init__(self, exchange: McpExchange, log: EventLog | None, live: bool) -> None:
         self.exchange = exchange
         self.log = log
         self.live = live  # False while earlier events are sent once more
-        self._most_held = 0  # bytes that the store held back at once, since the client fell behind
+        self._most_late = 0  # bytes that were late at once, since the client fell behind
 
     def send(self, message: bytes) -> None:
         event_id = None
@@ -83,13 +83,13 @@ class _Get:
             self.exchange.send_event(message, id=event_id)
 
     def is_stuck(self, most: int) -> bool:
-        """Whether the client leaves ``most`` bytes unread. What the store has held back reaches the
-        client at once, so that much may be unread besides."""
+        """Whether the client leaves ``most`` bytes unread. What the store has held back, and what
+        is sent once more, reaches the client at once, so that much may be unread besides."""
         unread, held = self.exchange.unread()
         if unread < most:
-            self._most_held = 0
-        self._most_held = max(self._most_held, held)
-        return unread >= most + self._most_held
+            self._most_late = 0
+        self._most_late = max(self._most_late, held if self.live else unread + held)
+        return unread >= most + self._most_late
 
 
 class SessionKeeper(Protocol):
@@ -285,22 +285,27 @@ class HttpSession(SessionEntry):
 
     async def _replay(self, exchange: McpExchange, log: EventLog, n: int) -> bool:
         """Send the events of a stream after number `n`. True: the stream goes on from here."""
-        while True:
-            events = await log.after(n)
-            if exchange.gone:
-                return False
-            if events is None or (not events and n != log.n):
+        while not exchange.gone:
+            rest = log.rest(n)
+            events = await log.after(n) if rest is None else rest
+            carrier = exchange.carrier
+            if carrier is None:
+                break
+            if events is None or (not events and rest is None):
                 if exchange.status:
                     exchange.close_stream()
                 else:
                     refuse(exchange, 400, UNKNOWN_EVENT)
-                return False
+                break
             if not exchange.status:
                 exchange.open_stream()
+            if rest:
+                log.hold(carrier.link, len(carrier.wire.outbox))
             for n, data in events:
                 exchange.send_event(data, id=log.id_of(n))
-            if n == log.n:
+            if rest is not None:
                 return True
+        return False
 
     # -- streams of a process that had the session before ----------------------------------------
 
