@@ -50,7 +50,7 @@ NO_LIMITS = {
     "Server(list_ttl_ms)",
     "client.requests.rounds.MAX_ROUNDS",  # Client(max_rounds)
     "protocol.header_values.MAX_INTEGER",  # exact integers of JSON
-    "transport.net.memory_return.MAX_KEPT",  # what an allocator keeps of a burst
+    "transport.net.connections.MAX_KEPT",  # what an allocator keeps of a burst
     "peer.http.http_session.MAX_DIGITS",  # of an event's number
     "server.resources.folder.MAX_FILE",  # Server.add_folder(max_size)
     "server.requests.operation.MAX_COMPARED",  # names that a suggestion is looked for in

@@ -254,11 +254,13 @@ class LiteServer:
         Without ``url``: on stdio. A URL contains the path of the tool. The options are those of
         `wirespeed.litemcp.serve`.
         """
+        from wirespeed.transport.options import checked_url
+
         _ = self.info  # ValueError: there is no tool
+        url = checked_url(url, options)
         if url is not None:
             await serve(url, self, **options)  # the function below
             return
-        _check_stdio(options)
         from wirespeed.transport.stdio import serve_stdio
 
         await serve_stdio(self)
@@ -275,19 +277,16 @@ class LiteServer:
     def run(self, url: str | None = None, **options: Unpack[RunOptions]) -> None:
         """Serve as `serve` does, in a new event loop: uvloop where it is installed. ``workers``:
         the number of processes that share the port of a URL."""
+        from wirespeed.transport.options import checked_url
+
         _ = self.info
+        url = checked_url(url, options)
         if url is not None:
             run(url, self, **options)  # the function below
             return
-        _check_stdio(options)
         from wirespeed.transport.loop import run as run_loop
 
         run_loop(self.serve())
-
-
-def _check_stdio(options: Mapping[str, object]) -> None:
-    if options:
-        raise TypeError(f"stdio takes no options, but got {', '.join(options)}")
 
 
 async def serve(

@@ -892,7 +892,9 @@ class Server:
 
         Options are those of `wirespeed.serve` and `wirespeed.ListenOptions`.
         """
-        _check_options(url, options)
+        from wirespeed.transport.options import checked_url
+
+        url = checked_url(url, options)
         if url is None:
             from wirespeed.transport.stdio import serve_stdio
 
@@ -933,11 +935,9 @@ class Server:
         Options are those of `wirespeed.run`: ``workers``, and all of `serve`. ``run("stdio")`` and
         ``run(transport="stdio")`` say in words what no URL says; every other transport has a URL.
         """
-        if url in _TRANSPORTS and transport is None:
-            url, transport = None, url
-        if transport is not None and (transport != "stdio" or url is not None):
-            options = {**options, "transport": transport}  # type: ignore[typeddict-unknown-key]
-        _check_options(url, options)
+        from wirespeed.transport.options import checked_url
+
+        url = checked_url(url, options, transport)
         if url is None:
             from wirespeed.transport.loop import run
 
@@ -975,28 +975,6 @@ _INSTEAD = {
     "tools": "server.add_tool(function) registers a tool",
     "middleware": "server.add_middleware(function) adds it",
 }
-# Arguments of other libraries that are parts of a URL here.
-_OF_URL = ("transport", "host", "port", "path")
-_SCHEMES_BY_NAME = {"ws": "ws", "websocket": "ws"}
-_TRANSPORTS = ("stdio", "http", "sse", "streamable-http", *_SCHEMES_BY_NAME)
-
-
-def _check_options(url: str | None, options: Mapping[str, object]) -> None:
-    """TypeError: an option is a part of the URL. ValueError: there are options without a URL."""
-    parts = [name for name in _OF_URL if name in options]
-    if parts:
-        if url is None and options.get("transport") == "stdio":
-            hint = "run() without arguments serves on stdio"
-        else:
-            scheme = _SCHEMES_BY_NAME.get(str(options.get("transport")), "http")
-            host, port = str(options.get("host", "127.0.0.1")), options.get("port", 8000)
-            host = f"[{host}]" if ":" in host else host
-            path = str(options.get("path", "/mcp")).lstrip("/")
-            place = f"{scheme}://{host}:{port}/{path}"
-            hint = f"write a URL instead: run({place!r})"
-        raise TypeError(f"{', '.join(parts)}: {hint}")
-    if url is None and options:
-        raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
 
 
 set_public_home(globals())

@@ -301,6 +301,38 @@ class RunOptions(ServeOptions, total=False):
     workers: int
 
 
+# Arguments of other libraries that are parts of a URL here, and their words for what a URL says.
+_OF_URL = ("transport", "host", "port", "path")
+_SCHEMES_BY_NAME = {"ws": "ws", "websocket": "ws"}
+_TRANSPORTS = ("stdio", "http", "sse", "streamable-http", *_SCHEMES_BY_NAME)
+
+
+def checked_url(
+    url: str | None, options: Mapping[str, object], transport: str | None = None
+) -> str | None:
+    """Return where a server is to serve, as its user says; None: on stdio. TypeError: an option is
+    a part of the URL. ValueError: there are options without a URL."""
+    if url in _TRANSPORTS and transport is None:
+        url, transport = None, url
+    if transport is not None and (transport != "stdio" or url is not None):
+        options = {**options, "transport": transport}
+    parts = [name for name in _OF_URL if name in options]
+    if parts:
+        if url is None and options.get("transport") == "stdio":
+            hint = "run() without arguments serves on stdio"
+        else:
+            scheme = _SCHEMES_BY_NAME.get(str(options.get("transport")), "http")
+            host, port = str(options.get("host", "127.0.0.1")), options.get("port", 8000)
+            host = f"[{host}]" if ":" in host else host
+            path = str(options.get("path", "/mcp")).lstrip("/")
+            place = f"{scheme}://{host}:{port}/{path}"
+            hint = f"write a URL instead: run({place!r})"
+        raise TypeError(f"{', '.join(parts)}: {hint}")
+    if url is None and options:
+        raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
+    return url
+
+
 class _Secret:
     def __repr__(self) -> str:
         return "…"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from wirespeed.adapters.descriptors import on_asyncio
 from wirespeed.adapters.mcp.service import SdkService
-from wirespeed.transport.options import RunOptions, ServeOptions
+from wirespeed.transport.options import RunOptions, ServeOptions, checked_url
 
 if TYPE_CHECKING:
     from wirespeed.limits import Limits
@@ -106,5 +106,4 @@ def _service(server: Any, own: dict[str, Any]) -> Any:
 def _check_stdio(services: Any, options: Mapping[str, object]) -> None:
     if isinstance(services, Mapping):
         raise ValueError("several servers need a URL: stdio has one")
-    if options:
-        raise ValueError(f"{', '.join(options)}: options go with a URL, not with stdio")
+    checked_url(None, options)

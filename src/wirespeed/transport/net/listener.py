@@ -20,9 +20,8 @@ from wirespeed._core.slab import InputBudget
 from wirespeed.transport.address import Address, urls_of
 from wirespeed.transport.http.options import default_name
 from wirespeed.transport.net.activation import LINGER
-from wirespeed.transport.net.connections import ServedConnection, ServedHttp
+from wirespeed.transport.net.connections import MemoryReturn, ServedConnection, ServedHttp
 from wirespeed.transport.net.keepalive import KeepAlive
-from wirespeed.transport.net.memory_return import MemoryReturn
 from wirespeed.transport.net.sockets import (
     ListeningSockets,
     SocketStream,

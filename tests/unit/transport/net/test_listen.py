@@ -25,10 +25,11 @@ from rich.pretty import pretty_repr
 import wirespeed
 from wirespeed import ListenOptions, Refusal, Server
 from wirespeed.errors import TransportError
+from wirespeed.litemcp import LiteServer
 from wirespeed.transport.address import parse
 from wirespeed.transport.headers import Headers
 from wirespeed.transport.net import listener
-from wirespeed.transport.net.memory_return import MAX_KEPT, MemoryReturn
+from wirespeed.transport.net.connections import MAX_KEPT, MemoryReturn
 from wirespeed.transport.net.serve import plan
 from wirespeed.transport.net.sockets import listen, resolve
 from wirespeed.transport.options import HttpRequest, ListenFields
@@ -320,6 +321,10 @@ def test_stdio_has_no_options(run: Run) -> None:
         Server("x").run(workers=2)
     with raises(ValueError):
         run(Server("x").serve(token="t"))
+    lite = LiteServer("x")
+    lite.tool_raw([], print)
+    with raises(ValueError):
+        lite.run(workers=2)
 
 
 @every(

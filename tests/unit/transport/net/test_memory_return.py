@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from wirespeed.transport.net.memory_return import MAX_KEPT, MemoryReturn
+from wirespeed.transport.net.connections import MAX_KEPT, MemoryReturn
 
 
 class Timers:
