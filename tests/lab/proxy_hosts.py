@@ -16,7 +16,7 @@ from typing import Any
 from lab.hosts import Ways, acquainted
 from lab.process import free_port
 from lab.raw import FOREVER, surroundings
-from lab.store import SECONDS
+from lab.store import SECONDS, StoreServer
 
 SECRET = "only for tests: 16 bytes or more"
 
@@ -60,6 +60,12 @@ async def stock() -> str:
 
 server.run(*sys.argv[1:])
 """
+
+
+def tea(folder: Path, isolation: str = "shared", **options: Any) -> dict[str, Any]:
+    """The entry of `SERVER` in the file of a proxy. ``options``: Further keys of its ``proxy``."""
+    target = {"command": sys.executable, "args": [str(folder / "tea.py")]}
+    return {**target, "proxy": {"isolation": isolation, **options}}
 
 
 class ProxyHost:
@@ -124,6 +130,7 @@ class ProxyHosts(Ways):
     Args:
         folder: For their files.
         servers: The servers behind them; by default the one of `SERVER`, shared.
+        store: The store that they share; None: they share none, or that of the ``cluster``.
         meet: Whether a start waits until the hosts know each other.
         options: Keys of the file's ``proxy``. A ``cluster`` has a long ``storeTimeout`` unless they
             say another one: a slow machine is no loss of the store.
@@ -134,17 +141,18 @@ class ProxyHosts(Ways):
         folder: Path,
         servers: dict[str, Any] | None = None,
         *,
+        store: StoreServer | None = None,
         meet: bool = True,
         **options: Any,
     ) -> None:
         super().__init__({})
         self._meet = meet
         self.folder = folder
-        script = folder / "tea.py"
-        script.write_text(SERVER)
-        tea = {"command": sys.executable, "args": [str(script)], "proxy": {"isolation": "shared"}}
-        self.servers = servers or {"tea": tea}
+        (folder / "tea.py").write_text(SERVER)
+        self.servers = servers or {"tea": tea(folder)}
         self.options = options
+        if store is not None:
+            options["cluster"] = {"url": store.url, **options.get("cluster", {})}
         self.hosts: dict[str, ProxyHost] = {}
 
     def config(self, name: str, port: int) -> dict[str, Any]:
@@ -194,3 +202,10 @@ async def proxies(folder: Path, *names: str, **options: Any) -> AsyncIterator[Pr
         yield hosts
     finally:
         await hosts.end()
+
+
+def two_of(kind: str, store: StoreServer) -> tuple[str, dict[str, Any]]:
+    """The names and options of `proxies` for two ``workers`` of a host, or for two ``hosts``."""
+    if kind == "workers":
+        return "a", {"words": ("--workers", "2")}
+    return "ab", {"store": store, "cluster": {"hosts": 2}}

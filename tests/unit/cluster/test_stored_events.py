@@ -92,6 +92,15 @@ async def first_event(reply: Reply) -> Event:
     return event
 
 
+async def half_said(lab: Lab, client: HttpClient, store: Late) -> tuple[Reply, Event]:
+    """The response to a call that has said two of four things, which the store is asked to keep,
+    and where it begins."""
+    reply = await talking(lab, client, 2)
+    begun = await first_event(reply)
+    await until_asked(store, 1)
+    return reply, begun
+
+
 async def nothing_more(client: HttpClient, reply: Reply) -> None:
     """What was sent before has arrived, and it is no event."""
     for n in range(3):
@@ -111,9 +120,7 @@ async def test_no_event_is_sent_before_the_store_has_it(
 ) -> None:
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
-        reply = await talking(lab, client, 2)
-        begun = await first_event(reply)
-        await until_asked(store, 1)
+        reply, begun = await half_said(lab, client, store)
         await nothing_more(client, reply)
         store.answer()
         assert steps(await reply.next_messages(2)) == [0, 1]
@@ -143,8 +150,7 @@ async def test_stored_events_do_not_wait_for_later_ones(
 ) -> None:
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
-        reply = await talking(lab, client, 2)
-        await until_asked(store, 1)
+        reply, _ = await half_said(lab, client, store)
         lab.gate("a").set()  # more is said while the store is asked
         await client.call("echo", id=2, text="x")
         store.answer()
@@ -254,9 +260,7 @@ async def test_a_store_that_fails(store_server: StoreServer, store: Late) -> Non
     lab = Lab()
     store.fault = StoreUnavailable()
     async with at_a_host(lab, store_server, store) as client:
-        reply = await talking(lab, client, 2)
-        begun = await first_event(reply)
-        await until_asked(store, 1)
+        reply, begun = await half_said(lab, client, store)
         store.answer()
         assert steps(await reply.next_messages(2)) == [0, 1]
         lab.gate("a").set()
@@ -268,9 +272,7 @@ async def test_a_store_that_fails(store_server: StoreServer, store: Late) -> Non
 async def test_a_client_that_leaves_meanwhile(store_server: StoreServer, store: Late) -> None:
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
-        reply = await talking(lab, client, 2)
-        begun = await first_event(reply)
-        await until_asked(store, 1)
+        reply, begun = await half_said(lab, client, store)
         reply.leave()
         back = asyncio.create_task(client.get(begun.id))
         await client.call("echo", id=2, text="x")
@@ -328,9 +330,7 @@ async def test_a_client_that_comes_back_while_events_are_held(
     """What is held at the old connection goes there, and no event comes twice at the new one."""
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
-        reply = await talking(lab, client, 2)
-        begun = await first_event(reply)
-        await until_asked(store, 1)
+        reply, begun = await half_said(lab, client, store)
         back = asyncio.create_task(client.get(begun.id))
         await client.call("echo", id=2, text="x")
         store.answer(10)
@@ -358,8 +358,7 @@ async def test_a_session_that_ends_meanwhile(store_server: StoreServer, store: L
 async def test_a_host_that_drains_meanwhile(store_server: StoreServer, store: Late) -> None:
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
-        reply = await talking(lab, client, 2)
-        await until_asked(store, 1)
+        reply, _ = await half_said(lab, client, store)
         client.drain()
         lab.gate("a").set()
         await asyncio.sleep(0.05)
@@ -445,9 +444,7 @@ async def test_the_end_of_a_host_waits_for_the_store(
 ) -> None:
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
-        reply = await talking(lab, client, 2)
-        begun = await first_event(reply)
-        await until_asked(store, 1)
+        _, begun = await half_said(lab, client, store)
         asyncio.get_running_loop().call_later(0.05, store.answer, 10)
     assert begun.id is not None
     stream, _, _ = begun.id.rpartition("-")

@@ -6,9 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lab.hosts import Visitor
+from lab.http import LEGACY, Response
+from lab.principals import TOKENS
 from lab.proxy import MODERN, Lab
+from lab.proxy_hosts import ProxyHosts, proxies, tea, two_of
 from lab.raw import FOREVER
 from lab.store import MakeServer, StoreServer
 
@@ -168,3 +173,149 @@ async def test_while_the_store_is_away(new_store_server: MakeServer, is_local: b
             for key in store.ask("KEYS", "*places1*"):
                 told = store.ask("HVALS", key)[0].partition(" ")[0]
             await asyncio.sleep(0.1)
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+PRINCIPALS = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
+
+
+def processes(folder: Path) -> int:
+    """How many servers of a folder run."""
+    found = 0
+    for one in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            found += one.name.isdecimal() and str(folder / "tea.py").encode() in (
+                one / "cmdline"
+            ).read_bytes().split(b"\0")
+    return found
+
+
+async def until_few(folder: Path, n: int) -> None:
+    """Wait until n servers of a folder run at most: that of a client that has made room ends a
+    little later."""
+    async with asyncio.timeout(FOREVER):
+        while processes(folder) > n:
+            await asyncio.sleep(0.05)
+
+
+async def opened(hosts: ProxyHosts, name: str, **fields: Any) -> Response:
+    """The answer to `initialize` on a connection of its own."""
+    peer = await hosts.connect(name)
+    try:
+        return await peer.initialize(**fields)
+    finally:
+        peer.close()
+
+
+async def listening(hosts: ProxyHosts, name: str, **fields: Any) -> Response:
+    """The answer to `initialize`. The session has an open stream then: it does not make room,
+    however long the others take."""
+    peer = await hosts.connect(name)
+    response = await peer.initialize(**fields)
+    if response.status == 200:
+        fields["mcp_session_id"] = response.headers["mcp-session-id"]
+        peer.send("GET", accept="text/event-stream", mcp_protocol_version=LEGACY, **fields)
+        assert (await peer.head()).status == 200
+    return response
+
+
+@pytest.mark.own_environment
+@pytest.mark.compiled
+@pytest.mark.parametrize("where", ["workers", "hosts"])
+async def test_clients_with_servers_of_their_own(
+    tmp_path: Path, store_server: StoreServer, where: str
+) -> None:
+    """`maxClients` bounds those of all workers and hosts together."""
+    names, options = two_of(where, store_server)
+    options["servers"] = {"tea": tea(tmp_path, "session", maxClients=4)}
+    async with proxies(tmp_path, *names, **options) as hosts:
+        refused = 0
+        for _ in range(8):
+            for name in names:
+                response = await opened(hosts, name)
+                refused += response.json.get("error", {}).get("code") == -31000
+                await until_few(tmp_path, 4)
+        assert refused or processes(tmp_path) == 4
+
+
+@pytest.mark.own_environment
+@pytest.mark.compiled
+@pytest.mark.parametrize("where", ["workers", "hosts"])
+async def test_no_process_refuses_while_another_has_room(
+    tmp_path: Path, store_server: StoreServer, where: str
+) -> None:
+    """One host may have all `maxClients`. Those of a host that is killed are free soon."""
+    names, options = two_of(where, store_server)
+    options["servers"] = {"tea": tea(tmp_path, "session", maxClients=4)}
+    four = {name: name.ljust(32, "x") for name in ("anne", "bob", "carol", "dave")}
+    options["principals"] = [{"name": name, "token": token} for name, token in four.items()]
+    tokens = [f"Bearer {token}" for token in four.values()]
+    async with proxies(tmp_path, *names, **options) as hosts:
+        for token in tokens:
+            assert (await listening(hosts, "a", authorization=token)).status == 200
+        response = await opened(hosts, names[-1], authorization=tokens[0])
+        assert response.json["error"]["code"] == -31000
+        assert response.json["error"]["message"] == "tea has 4 clients: there may be no more"
+        if where == "hosts":
+            await hosts.kill("a")
+            async with asyncio.timeout(FOREVER):
+                for token in tokens:
+                    while (await listening(hosts, "b", authorization=token)).status != 200:
+                        await asyncio.sleep(0.1)
+
+
+@pytest.mark.own_environment
+@pytest.mark.compiled
+@pytest.mark.parametrize("on_store_loss", ["local", "refuse"])
+async def test_nobody_makes_room_in_vain(
+    tmp_path: Path, new_store_server: MakeServer, on_store_loss: str
+) -> None:
+    """While the store is away, a host with more than its part of `maxClients` takes no client. So
+    none of its clients loses its place to one."""
+    store = new_store_server()
+    cluster = {"hosts": 4, "onStoreLoss": on_store_loss}
+    servers = {"tea": tea(tmp_path, "session", maxClients=8)}
+    options: dict[str, Any] = {"store": store, "cluster": cluster, "principals": PRINCIPALS}
+    async with proxies(tmp_path, "a", servers=servers, **options) as hosts:
+        many = [Visitor(hosts, TOKENS["anne"]) for _ in range(4)]
+        for one in many:
+            await one.initialize("a")
+        store.kill()
+        async with asyncio.timeout(FOREVER):
+            while True:
+                bob = await opened(hosts, "a", authorization=f"Bearer {TOKENS['bob']}")
+                if bob.json.get("error", {}).get("code") == -31000:
+                    break
+        for one in many:
+            response = await one.call("a", "who")
+            assert response.status == 200, response.body
+
+
+@pytest.mark.own_environment
+@pytest.mark.compiled
+@pytest.mark.parametrize("where", ["workers", "hosts"])
+async def test_one_client_does_not_take_all_places(
+    tmp_path: Path, store_server: StoreServer, where: str
+) -> None:
+    """Its sessions make room for those of others at every worker and host."""
+    names, options = two_of(where, store_server)
+    options["servers"] = {"tea": tea(tmp_path, "session", maxClients=4)}
+    options["principals"] = PRINCIPALS
+    anne, bob = (f"Bearer {TOKENS[name]}" for name in ("anne", "bob"))
+    async with proxies(tmp_path, *names, **options) as hosts:
+        peer = await hosts.connect("a")
+        taken = ""
+        for _ in range(4):  # on one connection: they are at one worker
+            response = await peer.initialize(authorization=anne)
+            taken = response.headers["mcp-session-id"].rpartition(".")[0]
+        peer.close()
+        async with asyncio.timeout(FOREVER):
+            while True:
+                response = await opened(hosts, names[-1], authorization=bob)
+                if response.status == 200:
+                    got = response.headers["mcp-session-id"]
+                    if got.rpartition(".")[0] != taken:
+                        break
+                await asyncio.sleep(0.1)

@@ -11,7 +11,7 @@ import pytest
 from lab.http import Response
 from lab.principals import TOKENS
 from lab.process import free_port
-from lab.proxy_hosts import ProxyHosts, proxies
+from lab.proxy_hosts import ProxyHosts, proxies, tea, two_of
 from lab.store import MakeServer, StoreServer
 from lab.wording import raises
 
@@ -105,19 +105,14 @@ async def statuses(hosts: ProxyHosts, names: str, n: int, **fields: Any) -> list
 @pytest.mark.own_environment
 @pytest.mark.parametrize("where", ["process", "workers", "hosts"])
 async def test_a_quota_holds(tmp_path: Path, store_server: StoreServer, where: str) -> None:
-    options: dict[str, Any] = {"quotas": {"who": 5}}
-    names = "a"
-    if where == "workers":
-        options["words"] = ("--workers", "2")
-    elif where == "hosts":
-        options["cluster"] = {"url": store_server.url}
-        names = "ab"
+    names, options = ("a", {}) if where == "process" else two_of(where, store_server)
     tokens = {"authorization": f"Bearer {TOKENS['anne']}"}
     principals: list[Any] = [
         {"name": "anne", "token": TOKENS["anne"]},
         {"name": "bob", "token": TOKENS["bob"], "quotas": {"*": 2}},
     ]
-    async with proxies(tmp_path, *names, principals=principals, **options) as hosts:
+    options |= {"quotas": {"who": 5}, "principals": principals}
+    async with proxies(tmp_path, *names, **options) as hosts:
         found = await statuses(hosts, names, 10, **tokens)
         assert [found.count(200), found.count(429)] == [5, len(found) - 5]
         refused = await call(hosts, names[-1], **tokens)
@@ -170,13 +165,11 @@ async def test_what_was_never_sent_is_given_back(
     tmp_path: Path, store_server: StoreServer, several: bool
 ) -> None:
     """Calls that the limits of the server refuse, and those that are cancelled while they wait."""
-    hosts = ProxyHosts(tmp_path)
-    tea = {**hosts.servers["tea"]}
-    tea["proxy"] = {"isolation": "shared", "flow": {"maxInFlight": 1, "maxQueued": 1}}
-    servers = {"tea": tea, "other": hosts.servers["tea"]} if several else {"tea": tea}
+    servers = {"tea": tea(tmp_path, flow={"maxInFlight": 1, "maxQueued": 1})}
+    if several:
+        servers["other"] = tea(tmp_path)
     tool = "tea_wait" if several else "wait"
-    cluster = {"url": store_server.url}
-    options = {"servers": servers, "quotas": {"*wait": 100}, "cluster": cluster}
+    options = {"servers": servers, "quotas": {"*wait": 100}, "store": store_server}
     params = {"name": tool, "arguments": {"seconds": 60}}
 
     def counted() -> int:
@@ -229,8 +222,10 @@ async def test_the_store_is_away(
     tmp_path: Path, new_store_server: MakeServer, on_store_loss: str
 ) -> None:
     store = new_store_server()
-    cluster = {"url": store.url, "hosts": 2, "onStoreLoss": on_store_loss}
-    async with proxies(tmp_path, "a", "b", quotas={"who": 20}, cluster=cluster) as hosts:
+    cluster = {"hosts": 2, "onStoreLoss": on_store_loss}
+    async with proxies(
+        tmp_path, "a", "b", quotas={"who": 20}, store=store, cluster=cluster
+    ) as hosts:
         assert (await call(hosts, "a")).status == 200
         store.kill()
         found = await statuses(hosts, "ab", 15)

@@ -145,8 +145,7 @@ async def test_a_burst_over_workers(tmp_path: Path) -> None:
 @pytest.mark.own_environment
 async def test_a_burst_over_hosts(tmp_path: Path, store_server: StoreServer) -> None:
     rate = {"requests": SLOW, "burst": 20}
-    cluster = {"url": store_server.url}
-    async with proxies(tmp_path, "a", "b", "c", rate=rate, cluster=cluster) as hosts:
+    async with proxies(tmp_path, "a", "b", "c", rate=rate, store=store_server) as hosts:
         found = await statuses(hosts, "abc", 20)
         assert [found.count(200), found.count(429)] == [20, 40]
         refused = await ask(hosts, "b")
@@ -190,10 +189,10 @@ async def test_the_store_is_away(
     tmp_path: Path, new_store_server: MakeServer, on_store_loss: str
 ) -> None:
     store = new_store_server()
-    cluster: dict[str, Any] = {"url": store.url, "hosts": 2, "onStoreLoss": on_store_loss}
+    cluster: dict[str, Any] = {"hosts": 2, "onStoreLoss": on_store_loss}
     cluster["storeTimeout"] = 1.0
     rate = {"requests": SLOW, "burst": 20}
-    async with proxies(tmp_path, "a", "b", rate=rate, cluster=cluster) as hosts:
+    async with proxies(tmp_path, "a", "b", rate=rate, store=store, cluster=cluster) as hosts:
         assert (await ask(hosts, "a")).status == 200
         store.freeze()
         found = await statuses(hosts, "ab", 30)
@@ -215,9 +214,9 @@ async def test_a_client_that_leaves_while_the_store_is_asked(
     tmp_path: Path, new_store_server: MakeServer
 ) -> None:
     store = new_store_server()
-    cluster = {"url": store.url, "storeTimeout": 1.0}
+    cluster = {"storeTimeout": 1.0}
     rate = {"requests": SLOW, "burst": 20}
-    async with proxies(tmp_path, "a", rate=rate, cluster=cluster) as hosts:
+    async with proxies(tmp_path, "a", rate=rate, store=store, cluster=cluster) as hosts:
         assert (await ask(hosts, "a")).status == 200
         store.freeze()
         for _ in range(5):

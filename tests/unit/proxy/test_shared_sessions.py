@@ -4,19 +4,16 @@ when it is gone. The hosts are processes."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.hosts import Visitor
-from lab.http import LEGACY, Peer, Response, call, message
+from lab.http import LEGACY, Peer, call, message
 from lab.principals import TOKENS
-from lab.proxy_hosts import ProxyHosts, proxies
-from lab.raw import FOREVER
+from lab.proxy_hosts import proxies, tea
 from lab.store import MakeServer, StoreServer
 
 from wirespeed._core.envelope import parse
@@ -50,11 +47,6 @@ async def pid(one: Visitor, host: str, tool: str = "who") -> str:
     return await one.answer(host, tool)
 
 
-def server(folder: Path, isolation: str, **options: Any) -> dict[str, Any]:
-    target = {"command": sys.executable, "args": [str(folder / "tea.py")]}
-    return {**target, "proxy": {"isolation": isolation, **options}}
-
-
 async def heard(stream: Peer, opened: Any, n: int) -> list[Any]:
     messages: list[Any] = await stream.until(opened, n)
     return messages
@@ -77,9 +69,8 @@ def test_the_state_of_a_session_is_json() -> None:
 
 @pytest.mark.parametrize("isolation", ["shared", "pool", "session"])
 async def test_any_host_answers(tmp_path: Path, store_server: StoreServer, isolation: str) -> None:
-    cluster = {"url": store_server.url}
-    servers = {"tea": server(tmp_path, isolation)}
-    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+    servers = {"tea": tea(tmp_path, isolation)}
+    async with proxies(tmp_path, "a", "b", servers=servers, store=store_server) as hosts:
         one = Visitor(hosts)
         assert (await one.initialize("a")).startswith("a.0.")
         there = await pid(one, "a")
@@ -105,10 +96,9 @@ async def test_a_session_whose_host_is_gone(
     tmp_path: Path, store_server: StoreServer, isolation: str, era: str
 ) -> None:
     """It goes on at another host, with its subscriptions, and at a server of that host."""
-    cluster = {"url": store_server.url}
-    servers = {"tea": {**server(tmp_path, isolation), "era": era}}
+    servers = {"tea": {**tea(tmp_path, isolation), "era": era}}
     rate = {"requests": 1e-5, "burst": 30}
-    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster, rate=rate) as hosts:
+    async with proxies(tmp_path, "a", "b", servers=servers, store=store_server, rate=rate) as hosts:
         one = Visitor(hosts)
         await one.initialize("a")
         there = await pid(one, "a")
@@ -130,11 +120,11 @@ async def test_the_state_is_stored_before_the_answer(
     tmp_path: Path, new_store_server: MakeServer, where: str
 ) -> None:
     store = new_store_server()
-    tea = {**server(tmp_path, "shared"), "era": "modern" if where == "modern" else "legacy"}
-    servers = {"tea": tea, "other": {**tea}} if where == "all" else {"tea": tea}
-    cluster = {"url": store.url, "storeTimeout": 3}
+    one = {**tea(tmp_path), "era": "modern" if where == "modern" else "legacy"}
+    servers = {"tea": one, "other": one} if where == "all" else {"tea": one}
+    cluster = {"storeTimeout": 3}
     uri = {"uri": "stock://tea"}
-    async with proxies(tmp_path, "a", servers=servers, cluster=cluster) as hosts:
+    async with proxies(tmp_path, "a", servers=servers, store=store, cluster=cluster) as hosts:
         one = Visitor(hosts)
         opens = asyncio.ensure_future(one.request("a", "initialize", **HELLO))
         store.freeze()
@@ -167,8 +157,8 @@ async def test_a_session_is_neither_opened_nor_changed_without_the_store(
     """Another host may reach the store, and would not know the session, its log level or its
     subscription, also where the client asks for that once more."""
     store = new_store_server()
-    cluster = {"url": store.url, "storeTimeout": 1.0}
-    async with proxies(tmp_path, "a", "b", cluster=cluster) as hosts:
+    cluster = {"storeTimeout": 1.0}
+    async with proxies(tmp_path, "a", "b", store=store, cluster=cluster) as hosts:
         one = Visitor(hosts)
         await one.initialize("a")
         store.freeze()
@@ -185,9 +175,8 @@ async def test_a_session_is_neither_opened_nor_changed_without_the_store(
 async def test_a_server_of_the_client_ends_with_its_host(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
-    cluster = {"url": store_server.url}
-    servers = {"own": server(tmp_path, "session"), "tea": server(tmp_path, "shared")}
-    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+    servers = {"own": tea(tmp_path, "session"), "tea": tea(tmp_path)}
+    async with proxies(tmp_path, "a", "b", servers=servers, store=store_server) as hosts:
         one, two = Visitor(hosts), Visitor(hosts)
         await one.initialize("a")
         await two.initialize("a")
@@ -207,8 +196,7 @@ async def test_a_server_of_the_client_ends_with_its_host(
 
 async def test_a_session_is_of_its_principal(tmp_path: Path, store_server: StoreServer) -> None:
     principals = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
-    cluster = {"url": store_server.url}
-    async with proxies(tmp_path, "a", "b", principals=principals, cluster=cluster) as hosts:
+    async with proxies(tmp_path, "a", "b", principals=principals, store=store_server) as hosts:
         anne, bob = (Visitor(hosts, TOKENS[name]) for name in ("anne", "bob"))
         bob.fields["mcp_session_id"] = await anne.initialize("a")
         assert await anne.answer("b", "who")
@@ -229,16 +217,15 @@ async def test_a_server_that_is_down_where_its_session_goes_on(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
     """The session waits for the server: it is not lost."""
-    cluster = {"url": store_server.url}
     broken = tmp_path / "broken"
     script = tmp_path / "maybe.py"
     script.write_text(
         f"import os, sys\nif os.path.exists({str(broken)!r}): sys.exit('broken')\n"
         f"exec(open({str(tmp_path / 'tea.py')!r}).read())\n"
     )
-    tea = {**server(tmp_path, "shared"), "args": [str(script)], "era": "legacy"}
-    servers = {"tea": tea, "other": server(tmp_path, "shared")}
-    async with proxies(tmp_path, "a", servers=servers, cluster=cluster) as hosts:
+    maybe = {**tea(tmp_path), "args": [str(script)], "era": "legacy"}
+    servers = {"tea": maybe, "other": tea(tmp_path)}
+    async with proxies(tmp_path, "a", servers=servers, store=store_server) as hosts:
         one = Visitor(hosts)
         one.fields["path"] = "/servers/tea"
         await one.initialize("a")
@@ -254,8 +241,7 @@ async def test_a_server_that_is_down_where_its_session_goes_on(
 
 
 async def test_a_drain_hands_sessions_over(tmp_path: Path, store_server: StoreServer) -> None:
-    cluster = {"url": store_server.url}
-    async with proxies(tmp_path, "a", "b", cluster=cluster, drainDelay=0.5) as hosts:
+    async with proxies(tmp_path, "a", "b", store=store_server, drainDelay=0.5) as hosts:
         visitors = [Visitor(hosts) for _ in range(10)]
         for one in visitors:
             await one.initialize("a")
@@ -275,11 +261,9 @@ async def test_a_session_with_a_request_at_work_while_its_host_drains(
     tmp_path: Path, store_server: StoreServer, where: str
 ) -> None:
     """It goes on there until the request has ended, and then elsewhere: nothing is refused."""
-    cluster = {"url": store_server.url}
-    tea = server(tmp_path, "shared")
-    servers = {"tea": tea} if where == "one" else {"tea": tea, "other": tea}
+    servers = {name: tea(tmp_path) for name in (["tea"] if where == "one" else ["tea", "other"])}
     prefix = "" if where == "one" else "tea_"
-    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+    async with proxies(tmp_path, "a", "b", servers=servers, store=store_server) as hosts:
         one = Visitor(hosts)
         await one.initialize("a")
         a, b = await one.answer("a", prefix + "who"), ""
@@ -300,8 +284,7 @@ async def test_a_session_with_a_request_at_work_while_its_host_drains(
 
 
 async def test_workers_of_a_host(tmp_path: Path, store_server: StoreServer) -> None:
-    cluster = {"url": store_server.url}
-    async with proxies(tmp_path, "a", "b", cluster=cluster, words=("--workers", "2")) as hosts:
+    async with proxies(tmp_path, "a", "b", store=store_server, words=("--workers", "2")) as hosts:
         visitors: list[Visitor] = []
         workers: set[str] = set()
         while workers != {"0", "1"}:
@@ -348,153 +331,3 @@ def test_the_state_of_a_session() -> None:
     assert len(kept()) == 3
     hear("resources/subscribe", {"uri": "茶" * 30_000})  # 90,000 bytes
     assert state.messages() is None
-
-
-def processes(folder: Path) -> int:
-    """How many servers of a folder run."""
-    found = 0
-    for one in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            found += one.name.isdecimal() and str(folder / "tea.py").encode() in (
-                one / "cmdline"
-            ).read_bytes().split(b"\0")
-    return found
-
-
-async def until_few(folder: Path, n: int) -> None:
-    """Wait until n servers of a folder run at most: that of a client that has made room ends a
-    little later."""
-    async with asyncio.timeout(FOREVER):
-        while processes(folder) > n:
-            await asyncio.sleep(0.05)
-
-
-@pytest.mark.parametrize("where", ["workers", "hosts"])
-async def test_clients_with_servers_of_their_own(
-    tmp_path: Path, store_server: StoreServer, where: str
-) -> None:
-    """`maxClients` bounds those of all workers and hosts together."""
-    options: dict[str, Any] = {"servers": {"tea": server(tmp_path, "session", maxClients=4)}}
-    names = "a"
-    if where == "workers":
-        options["words"] = ("--workers", "2")
-    else:
-        options["cluster"] = {"url": store_server.url, "hosts": 2}
-        names = "ab"
-    async with proxies(tmp_path, *names, **options) as hosts:
-        refused = 0
-        for _ in range(8):
-            for name in names:
-                peer = await hosts.connect(name)
-                response = await peer.ask(body=message("initialize", HELLO, 0))
-                peer.close()
-                refused += response.json.get("error", {}).get("code") == -31000
-                await until_few(tmp_path, 4)
-        assert refused or processes(tmp_path) == 4
-
-
-async def opened(hosts: ProxyHosts, name: str, **fields: Any) -> Response:
-    """The answer to `initialize` on a connection of its own."""
-    peer = await hosts.connect(name)
-    try:
-        return await peer.ask(body=message("initialize", HELLO, 0), **fields)
-    finally:
-        peer.close()
-
-
-async def listening(hosts: ProxyHosts, name: str, **fields: Any) -> Response:
-    """The answer to `initialize`. The session has an open stream then: it does not make room,
-    however long the others take."""
-    peer = await hosts.connect(name)
-    response = await peer.ask(body=message("initialize", HELLO, 0), **fields)
-    if response.status == 200:
-        fields["mcp_session_id"] = response.headers["mcp-session-id"]
-        peer.send("GET", accept="text/event-stream", mcp_protocol_version=LEGACY, **fields)
-        assert (await peer.head()).status == 200
-    return response
-
-
-@pytest.mark.parametrize("where", ["workers", "hosts"])
-async def test_no_process_refuses_while_another_has_room(
-    tmp_path: Path, store_server: StoreServer, where: str
-) -> None:
-    """One host may have all `maxClients`. Those of a host that is killed are free soon."""
-    options: dict[str, Any] = {"servers": {"tea": server(tmp_path, "session", maxClients=4)}}
-    four = {name: name.ljust(32, "x") for name in ("anne", "bob", "carol", "dave")}
-    options["principals"] = [{"name": name, "token": token} for name, token in four.items()]
-    tokens = [f"Bearer {token}" for token in four.values()]
-    names = "a"
-    if where == "workers":
-        options["words"] = ("--workers", "2")
-    else:
-        options["cluster"] = {"url": store_server.url, "hosts": 2}
-        names = "ab"
-    async with proxies(tmp_path, *names, **options) as hosts:
-        for token in tokens:
-            assert (await listening(hosts, "a", authorization=token)).status == 200
-        response = await opened(hosts, names[-1], authorization=tokens[0])
-        assert response.json["error"]["code"] == -31000
-        assert response.json["error"]["message"] == "tea has 4 clients: there may be no more"
-        if where == "hosts":
-            await hosts.kill("a")
-            async with asyncio.timeout(FOREVER):
-                for token in tokens:
-                    while (await listening(hosts, "b", authorization=token)).status != 200:
-                        await asyncio.sleep(0.1)
-
-
-@pytest.mark.parametrize("on_store_loss", ["local", "refuse"])
-async def test_nobody_makes_room_in_vain(
-    tmp_path: Path, new_store_server: MakeServer, on_store_loss: str
-) -> None:
-    """While the store is away, a host with more than its part of `maxClients` takes no client. So
-    none of its clients loses its place to one."""
-    store = new_store_server()
-    cluster = {"url": store.url, "hosts": 4, "onStoreLoss": on_store_loss}
-    servers = {"tea": server(tmp_path, "session", maxClients=8)}
-    principals = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
-    options: dict[str, Any] = {"servers": servers, "cluster": cluster, "principals": principals}
-    async with proxies(tmp_path, "a", **options) as hosts:
-        many = [Visitor(hosts, TOKENS["anne"]) for _ in range(4)]
-        for one in many:
-            await one.initialize("a")
-        store.kill()
-        async with asyncio.timeout(FOREVER):
-            while True:
-                bob = await opened(hosts, "a", authorization=f"Bearer {TOKENS['bob']}")
-                if bob.json.get("error", {}).get("code") == -31000:
-                    break
-        for one in many:
-            response = await one.call("a", "who")
-            assert response.status == 200, response.body
-
-
-@pytest.mark.parametrize("where", ["workers", "hosts"])
-async def test_one_client_does_not_take_all_places(
-    tmp_path: Path, store_server: StoreServer, where: str
-) -> None:
-    """Its sessions make room for those of others at every worker and host."""
-    options: dict[str, Any] = {"servers": {"tea": server(tmp_path, "session", maxClients=4)}}
-    options["principals"] = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
-    names = "a"
-    if where == "workers":
-        options["words"] = ("--workers", "2")
-    else:
-        options["cluster"] = {"url": store_server.url, "hosts": 2}
-        names = "ab"
-    anne, bob = (f"Bearer {TOKENS[name]}" for name in ("anne", "bob"))
-    async with proxies(tmp_path, *names, **options) as hosts:
-        peer = await hosts.connect("a")
-        taken = ""
-        for n in range(4):  # on one connection: they are at one worker
-            response = await peer.ask(body=message("initialize", HELLO, n), authorization=anne)
-            taken = response.headers["mcp-session-id"].rpartition(".")[0]
-        peer.close()
-        async with asyncio.timeout(FOREVER):
-            while True:
-                response = await opened(hosts, names[-1], authorization=bob)
-                if response.status == 200:
-                    got = response.headers["mcp-session-id"]
-                    if got.rpartition(".")[0] != taken:
-                        break
-                await asyncio.sleep(0.1)

@@ -15,7 +15,7 @@ import pytest
 from lab.extension_tasks import DECLARED
 from lab.http import Response
 from lab.process import free_port
-from lab.proxy_hosts import ProxyHosts, proxies
+from lab.proxy_hosts import ProxyHosts, proxies, tea
 from lab.raw import FOREVER, META, surroundings
 from lab.store import StoreServer
 from lab.wording import raises
@@ -80,11 +80,9 @@ async def serving(folder: Path) -> AsyncIterator[str]:
 async def test_a_task_of_a_process_leads_to_its_host(
     tmp_path: Path, store_server: StoreServer, isolation: str, endpoint: str
 ) -> None:
-    hosts = ProxyHosts(tmp_path)
-    tea = {**hosts.servers["tea"], "proxy": {"isolation": isolation}}
-    servers = {"tea": tea} if endpoint == "/mcp" else {"tea": tea, "other": {**tea}}
-    cluster = {"url": store_server.url}
-    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+    names = ["tea"] if endpoint == "/mcp" else ["tea", "other"]
+    servers = {name: tea(tmp_path, isolation) for name in names}
+    async with proxies(tmp_path, "a", "b", servers=servers, store=store_server) as hosts:
         task = await made(hosts, "a", path=endpoint)
         for method in ("get", "cancel", "get"):
             for name in "ba":
@@ -100,7 +98,7 @@ async def test_a_task_of_a_process_leads_to_its_host(
 async def test_a_task_of_a_process_leads_to_its_worker(
     tmp_path: Path, store_server: StoreServer, names: str
 ) -> None:
-    cluster = {"cluster": {"url": store_server.url}} if len(names) > 1 else {}
+    cluster = {"store": store_server} if len(names) > 1 else {}
     async with proxies(tmp_path, *names, words=("--workers", "2"), **cluster) as hosts:
         tasks = [await made(hosts, name) for name in names for _ in range(4)]
         for task in tasks:
@@ -161,8 +159,7 @@ async def test_a_client_leaves_while_another_process_answers(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
     servers, done = pages(tmp_path, "shared"), tmp_path / "done"
-    cluster = {"url": store_server.url}
-    async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+    async with proxies(tmp_path, "a", "b", servers=servers, store=store_server) as hosts:
         peer = await hosts.connect("a")
         call = {"name": "wait", "arguments": {"file": str(done)}, "_meta": ELICITS}
         asked = (await peer.modern("tools/call", call)).json["result"]
@@ -185,7 +182,7 @@ async def test_states_and_cursors_lead_to_their_process(
 ) -> None:
     servers = pages(tmp_path, isolation)
     words = ("--workers", "2")
-    options = {"servers": servers, "cluster": {"url": store_server.url}, "words": words}
+    options = {"servers": servers, "store": store_server, "words": words}
 
     async def result(host: str, method: str, **params: Any) -> Any:
         params["_meta"] = ELICITS
@@ -215,7 +212,7 @@ async def test_states_and_cursors_lead_to_their_process(
 async def test_a_subscription_to_tasks_leads_to_their_host(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
-    async with proxies(tmp_path, "a", "b", cluster={"url": store_server.url}) as hosts:
+    async with proxies(tmp_path, "a", "b", store=store_server) as hosts:
         task = await made(hosts, "a")
         peer = await hosts.connect("b")
         peer.send_modern(
@@ -232,7 +229,7 @@ async def test_a_subscription_to_tasks_leads_to_their_host(
 async def test_a_subscription_at_another_host_does_not_hold_up_the_end_of_this_one(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
-    options = {"cluster": {"url": store_server.url}, "shutdownGrace": 600}
+    options = {"store": store_server, "shutdownGrace": 600}
     async with proxies(tmp_path, "a", "b", **options) as hosts:
         task = await made(hosts, "a")
         peer = await hosts.connect("b")
@@ -257,8 +254,7 @@ async def test_a_task_of_a_server_elsewhere_is_known_to_all_hosts(
     ProxyHosts(tmp_path)  # writes the server
     async with serving(tmp_path) as url:
         servers = {"tea": {"url": url, "proxy": {"isolation": "shared"}}}
-        cluster = {"url": store_server.url}
-        async with proxies(tmp_path, "a", "b", servers=servers, cluster=cluster) as hosts:
+        async with proxies(tmp_path, "a", "b", servers=servers, store=store_server) as hosts:
             task = await made(hosts, "a")
             for name in "ba":
                 found = await ask(hosts, name, "tasks/get", taskId=task)
