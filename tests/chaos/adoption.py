@@ -90,7 +90,7 @@ class Probe:
                         to = self._seen.random.choice(others)
                         response = await visitor.call(to, "work", nonce=nonce)
                     now = time.monotonic()
-                    if response.status == 200:
+                    if response.status == 200 and b"-31006" not in response.body:
                         felt = list(self._seen.touching(fault.start, now))
                         self.served.append(Served(fault, now, nonce, len(felt) == 1))
                         return

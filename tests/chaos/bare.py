@@ -100,6 +100,11 @@ class BareClient:
         except BROKEN:
             self.seen.outcomes["connection lost, without a handler"] += 1
             return 0
+        if response.status == 200 and "error" in response.json:
+            self.seen.outcomes["error, without a handler"] += 1
+            if response.json["error"]["code"] not in CODES:
+                self.seen.note(f"{self._who}: {response.body!r}")
+            return 0
         if response.status in REFUSED:
             self.seen.outcomes[f"status {response.status}, without a handler"] += 1
         if response.status == 404:

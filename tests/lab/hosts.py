@@ -198,10 +198,13 @@ class Visitor:
         while True:
             response = await self.call(host, tool, **arguments)
             if response.status == 200:
-                messages = response.messages if response.is_stream else [response.json]
-                text: str = messages[-1]["result"]["content"][0]["text"]
-                return text
-            assert response.status in (502, 503), (response.status, response.body)
+                last = (response.messages if response.is_stream else [response.json])[-1]
+                if "result" in last:
+                    text: str = last["result"]["content"][0]["text"]
+                    return text
+                assert last["error"]["code"] == -31006, last  # its host was lost
+            else:
+                assert response.status in (502, 503), (response.status, response.body)
             assert time.monotonic() < until, response.body
             await asyncio.sleep(0.05)
 

@@ -29,7 +29,7 @@ from wirespeed.cluster.store import Cluster
 from wirespeed.errors import StoreUnavailable
 from wirespeed.peer.http.sessions import Lease
 from wirespeed.transport.http.options import check_host_url
-from wirespeed.transport.net.host_links import HostLinks
+from wirespeed.transport.net.host_links import HostLink, HostLinks
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("wirespeed.cluster")
@@ -40,6 +40,8 @@ LIFETIME = 4.0  # seconds of an entry
 LEASE = 3.5  # seconds after a renewal in which no other host takes this one for gone
 ANSWERED_IN = 0.4  # seconds for the answers of hosts that are counted
 MAX_GONE = 1024  # hosts that are known to be gone
+# seconds in which it is decided whether a host that was killed is gone
+DECIDED_IN = LIFETIME + RENEWAL + HURRY + ANSWERED_IN
 GO_ON, LOOK = b"go on", b"look"  # questions of hosts to each other
 _ANSWER = re.compile(rb"(up|told|down) ([0-9]{1,15})")
 
@@ -144,6 +146,13 @@ return found
 )
 
 
+class _Count(NamedTuple):
+    """What the store and the others say of a host."""
+
+    is_gone: bool
+    left: float  # seconds until the end of its entry; below 0 after it
+
+
 class _View(NamedTuple):
     """The hosts that lived at a renewal of this one."""
 
@@ -216,7 +225,8 @@ class Presence:
         self._lacks_shard = False  # of a Redis Cluster, the one with the hosts, others answer
         self._is_told = False  # without the store: another host said last that it reaches it
         self._renewing: asyncio.Task[None] | None = None  # which has not begun
-        self._counts: dict[str, asyncio.Task[bool]] = {}  # by member
+        self._counts: dict[str, asyncio.Task[_Count]] = {}  # by member
+        self._decisions: dict[str, asyncio.Task[bool]] = {}  # by member
         self._counted: dict[str, float] = {}  # URLs of hosts that were asked for it, and when
         self._gone: dict[str, bytes] = {}  # the last entries of members that are gone
 
@@ -248,8 +258,10 @@ class Presence:
         """Take this process out of the store. StoreUnavailable, ProtocolError as of
         `Cluster.run`."""
         self.hosts = {}
-        if self._counts:
-            await asyncio.wait(self._counts.values())
+        for task in self._decisions.values():
+            task.cancel()
+        if tasks := [*self._decisions.values(), *self._counts.values()]:
+            await asyncio.wait(tasks)
         await self._run_renewal(0.0)
 
     async def renew(self) -> None:
@@ -362,7 +374,7 @@ class Presence:
         """Return the words of hosts that answer in time, and for how many seconds they have let no
         host go on, by member. The first worker answers for this host."""
         asked = {
-            member: self._links.to(url, member.partition("@")[0]).ask(question, seconds)
+            member: self._link_to(member, url).ask(question, seconds)
             for member, url in urls.items()
             if self.worker or member != self.member
         }
@@ -371,6 +383,9 @@ class Presence:
             said[self.member] = self.state(question)
         answers = {member: _ANSWER.fullmatch(answer or b"") for member, answer in said.items()}
         return {member: (one[1], int(one[2]) / 1000) for member, one in answers.items() if one}
+
+    def _link_to(self, member: str, url: str) -> HostLink:
+        return self._links.to(url, member.partition("@")[0])
 
     def state(self, question: bytes) -> bytes:
         """Return the answer to a host: ``up``, if this one reaches the store; ``told``, if another
@@ -385,17 +400,49 @@ class Presence:
 
     # -- hosts without a living entry --------------------------------------------------------------
 
-    async def has_gone(self, name: str) -> bool:
-        """Return whether no host with a name owns anything. StoreUnavailable, ProtocolError as of
-        `Cluster.run`."""
+    async def decided(self, member: str) -> bool:
+        """Wait until a host that does not answer is gone, or answers again, or has no entry any
+        more. Return False: none of this is so a second after the time at which its entry was to
+        end. StoreUnavailable, ProtocolError as of `Cluster.run`."""
+        task = self._decisions.get(member)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._decide(member))
+            self._decisions[member] = task
+            task.add_done_callback(lambda _: self._decisions.pop(member, None))
+        return await asyncio.shield(task)
+
+    async def _decide(self, member: str) -> bool:
+        until: float | None = None
+        lived = self.url_of(member) is not None
+        while not (count := await self._counted_of(member)).is_gone:
+            if until is None:
+                until = time.monotonic() + count.left + RENEWAL
+            url = self.url_of(member)
+            if url is None:
+                if lived:
+                    return True
+            elif await self._link_to(member, url).ask(LOOK, ANSWERED_IN) is not None:
+                return True
+            if time.monotonic() > until:
+                return False
+            await asyncio.sleep(HURRY)
+        return True
+
+    async def not_gone(self, name: str) -> str | None:
+        """Return a host with a name that may own something; None: there is none. StoreUnavailable,
+        ProtocolError as of `Cluster.run`."""
         _, _, words = await self._cluster.run(_LOOK, self._base, "")
         urls = self._urls_of(dict(zip(words[::2], words[1::2], strict=True)))
         known = [member for member in urls if member.partition("@")[0] == name]
-        return all(await asyncio.gather(*map(self.is_gone, known)))
+        are_gone = zip(known, await asyncio.gather(*map(self.is_gone, known)), strict=True)
+        return next((member for member, is_gone in are_gone if not is_gone), None)
 
     async def is_gone(self, member: str) -> bool:
         """Return whether a host without a living entry owns nothing more. StoreUnavailable,
         ProtocolError as of `Cluster.run`."""
+        return (await self._counted_of(member)).is_gone
+
+    async def _counted_of(self, member: str) -> _Count:
         task = self._counts.get(member)
         if task is None:
             loop = asyncio.get_running_loop()
@@ -403,28 +450,29 @@ class Presence:
             task.add_done_callback(lambda _: loop.call_later(HURRY, self._counts.pop, member, None))
         return await asyncio.shield(task)
 
-    async def _count(self, member: str) -> bool:
+    async def _count(self, member: str) -> _Count:
         now, age, words, *views = await self._cluster.run(_LOOK, self._base, member)
         entries = dict(zip(words[::2], words[1::2], strict=True))
         entry = entries.get(member.encode())
         if not entry:  # nobody knows which hosts it knew
-            return bool(age > _ms(self._without_store + LIFETIME))
-        if self._gone.get(member) == entry:
-            return True
+            return _Count(age > _ms(self._without_store + LIFETIME), -math.inf)
         ends, without_store, *_ = entry.decode().split(" ")
-        if now < int(ends):
-            return False
+        left = (int(ends) - now) / 1000
+        if self._gone.get(member) == entry:
+            return _Count(True, left)
+        if left > 0:
+            return _Count(False, left)
         if now < int(ends) + int(without_store):
             possible = [set(view.decode().split()) for view in views]
             urls = self._urls_of(entries) | {self.member: self.url}
             sure = await self._sure(set().union(*possible), member, urls)
             counts = [bool(view) and 2 * len(view - sure) <= len(view) for view in possible]
             if not counts or not all(counts):
-                return False
+                return _Count(False, left)
         if len(self._gone) > MAX_GONE:
             self._gone.clear()
         self._gone[member] = entry  # it owns nothing more before it has another entry
-        return True
+        return _Count(True, left)
 
     def _urls_of(self, entries: dict[bytes, bytes]) -> dict[str, str]:
         return self._valid((one, text.split(b" ")[-1]) for one, text in entries.items() if one)

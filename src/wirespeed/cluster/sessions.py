@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import structs
 
 from wirespeed._exports import set_public_home
-from wirespeed.cluster.presence import HURRY, LIFETIME, RENEWAL, Presence, member_of
+from wirespeed.cluster.presence import DECIDED_IN, HURRY, LIFETIME, RENEWAL, Presence, member_of
 from wirespeed.cluster.records import VERSION, SessionRecord, SessionRecords, SessionState
 from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
@@ -98,10 +98,13 @@ class SessionHosts:
 
     Attributes:
         members: Makes and checks the proofs of members.
+        patience: Seconds for which a request is held whose host does not answer.
 
     Raises:
         ValueError: An argument is wrong.
     """
+
+    patience = DECIDED_IN
 
     def __init__(
         self,
@@ -282,15 +285,21 @@ class SessionHosts:
         return session_id in self._saved or session_id in self._taking
 
     async def find(
-        self, session_id: str, principal: bytes | None, lost_by: tuple[str, int] | None = None
-    ) -> SessionRecord | bool:
+        self,
+        session_id: str,
+        principal: bytes | None,
+        lost_by: tuple[str, int] | None = None,
+        unreached: str | None = None,
+    ) -> SessionRecord | bool | str:
         """Find a session that this process does not have. Return the record of a session that this
         process has adopted just now; True: another process has it, see `host_of`; False: nobody
-        has. StoreUnavailable as of `Cluster.run`.
+        has; a text: a host that may have it and does not answer, see `decided`. StoreUnavailable
+        as of `Cluster.run`.
 
         ``lost_by``: A process that says that it does not have the session, and the epoch of the
         record that was read before it was asked, as of `owner_of`. What it says is about that epoch
-        and earlier ones: it may have adopted the session since.
+        and earlier ones: it may have adopted the session since. ``unreached``: A process that did
+        not answer.
         """
         self._elsewhere.pop(session_id, None)
         while True:
@@ -304,24 +313,35 @@ class SessionHosts:
             is_own = member == self._presence.member
             lives = self._lives(owner)
             if record is None:  # its host may be new, or write it later
-                name = session_id.partition(".")[0]
-                if not lives and (
-                    self._presence.is_unsure or not await self._presence.has_gone(name)
-                ):
-                    raise StoreUnavailable
-                return lives and not is_own and (lost_by is None or owner != lost_by[0])
+                if not lives:
+                    if self._presence.is_unsure:
+                        raise StoreUnavailable
+                    return await self._presence.not_gone(session_id.partition(".")[0]) or False
+                if owner == unreached and not is_own:
+                    return member
+                return not is_own and (lost_by is None or owner != lost_by[0])
             is_lost = (owner, record.epoch) == lost_by
             if lives and owner != self._own and not is_lost:
+                if owner == unreached and not is_own:
+                    return member
                 self._elsewhere[session_id] = owner, record.epoch
                 if len(self._elsewhere) > MAX_ELSEWHERE:
                     self._elsewhere.popitem(last=False)
                 return True
             is_over = is_own or is_lost or not owner
             if not is_over and not await self._presence.is_gone(member):
-                raise StoreUnavailable
+                return member
+            if not self._presence.lease.lasts:
+                raise StoreUnavailable  # another host has this one's name
             taken = await self._take(session_id, record)
             if taken is not None:
                 return taken
+
+    async def decided(self, host: str) -> bool:
+        """Wait until it may be known whether a host that `find` has named is gone. Return False: it
+        is not, for longer than a host that is killed is waited for. StoreUnavailable, ProtocolError
+        as of `Cluster.run`."""
+        return await self._presence.decided(host)
 
     async def _take(self, session_id: str, record: SessionRecord) -> SessionRecord | None:
         """Become the owner of a session. Return its new record; None: another process was earlier,

@@ -51,10 +51,13 @@ class Watch:
             began = time.monotonic()
             response = await self.visitor.call(host, "who")
             if response.status == 200:
-                messages = response.messages if response.is_stream else [response.json]
-                owner = messages[-1]["result"]["content"][0]["text"]
-                self.heard.append((began, time.monotonic(), owner))
-                self.answered.add((host, owner))
+                last = (response.messages if response.is_stream else [response.json])[-1]
+                if "result" in last:
+                    owner = last["result"]["content"][0]["text"]
+                    self.heard.append((began, time.monotonic(), owner))
+                    self.answered.add((host, owner))
+                else:
+                    assert last["error"]["code"] == -31006, last  # its host was lost
             else:
                 assert response.status in (502, 503), response.body
                 self.refused.add(host)

@@ -21,7 +21,7 @@ cdef class StreamableHttp(HttpTarget):
     cdef readonly Sessions sessions    # None in stateless mode
     cdef readonly object directory     # SessionDirectory: of the sessions of other hosts; or None
     cdef Lease lease                   # of the directory; None without one
-    cdef dict locating                 # by id and principal: the tasks that find sessions there
+    cdef object adoption               # `Adoption`: of these sessions; None without a directory
     cdef SessionConnection spare        # the lane that became free last, or None
     cdef list lanes                    # further free lanes
     cdef MessageReader reader          # of bodies that name no session

@@ -7,13 +7,13 @@ from wirespeed.peer.http.exchange import Streams
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sessions import Sessions
 from wirespeed.peer.service import HttpService
-from wirespeed.transport.http.exchange import HttpTarget
+from wirespeed.transport.http.exchange import Exchange, HttpTarget
 from wirespeed.transport.http.options import SessionDirectory
+from wirespeed.transport.options import NotPassed
 from wirespeed.transport.taskpool import TaskPool
 
 OF_SESSION: object
 is_id: Callable[[str], re.Match[str] | None]
-BUSY: tuple[int, str, list[tuple[str, str]]]
 
 @final
 class StreamableHttp(HttpTarget):
@@ -36,6 +36,17 @@ class StreamableHttp(HttpTarget):
     def directory(self) -> SessionDirectory | None: ...
     @property
     def draining(self) -> bool: ...
+    def new_session(
+        self, id: str, streams_name: str | None = None, epoch: int = 0
+    ) -> HttpSession: ...
+    def pass_on(
+        self,
+        exchange: Exchange,
+        id: str,
+        host: str | int,
+        body: bytes,
+        otherwise: Callable[[NotPassed], object],
+    ) -> None: ...
     def used_since(self, when: float) -> list[HttpSession]: ...
     def state_of(self, session: HttpSession) -> tuple[bytes, ...] | None: ...
     def kept_of(self, session: HttpSession) -> bytes: ...

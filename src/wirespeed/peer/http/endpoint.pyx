@@ -29,48 +29,29 @@ from wirespeed.peer.http.sessions cimport (
 from wirespeed.transport.http.exchange cimport Exchange, HttpTarget, PassedClient
 from wirespeed.transport.taskpool cimport TaskPool
 
-import asyncio
 import logging
 from functools import partial
 
-import msgspec
-
-from wirespeed._core.reply_route import MemoryReply
-from wirespeed.errors import ProtocolError
-from wirespeed.peer.http.exchange import BUSY, SESSION_OVER, dismiss_all, not_passed, refuse
+from wirespeed.peer.http.adoption import Adoption
+from wirespeed.peer.http.exchange import SESSION_OVER, dismiss_all, not_passed, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sessions import SessionElsewhere, SessionLimit, is_id
-from wirespeed.protocol import codes
 from wirespeed.protocol.revisions import REVISIONS
-from wirespeed.transport.gate import Refused
-from wirespeed.transport.options import OF_SESSION, NotPassed, Refusal, User
+from wirespeed.transport.options import OF_SESSION, NotPassed, User
 from wirespeed.transport.service import Peer
 
 cdef enum:
     MAX_FREE = 256        # lanes that are kept for the next requests
-    MAX_TRIES = 3         # to find the host of a session, for one request
-    ADOPTION = 10         # seconds for a message to a session that is made again
 
 cdef dict RESPONSES = {"auto": AUTO, "json": JSON, "sse": EVENTS}
 cdef uint64_t DECIDING = (
     (<uint64_t> 1 << <int> MCP_PROTOCOL_VERSION) | (<uint64_t> 1 << <int> MCP_SESSION_ID)
 )
-cdef object UNSURE = Refusal(
-    503, "it is not sure that this host still has the session", {"Retry-After": "1"}
-)
 cdef str FIRST_HTTP = "2025-03-26"     # the version where a client names none
 
 
 logger = logging.getLogger("wirespeed.server")
-
-
-cdef bint is_unavailable(bytes answer) except -1:
-    """Whether an answer says that the server cannot serve now."""
-    try:
-        return msgspec.json.decode(answer)["error"]["code"] in codes.UNAVAILABLE
-    except (msgspec.DecodeError, LookupError, TypeError):
-        return False
 
 
 cdef inline bint is_value(Span value, bytes text) noexcept:
@@ -123,7 +104,7 @@ cdef class StreamableHttp(HttpTarget):
             )
             self.directory = options.directory
         if self.directory is not None:
-            self.locating = {}
+            self.adoption = Adoption(self, self.sessions, self.directory)
             self.lease = self.directory.lease
             self.directory.join(self, self.sessions.name)
 
@@ -251,7 +232,7 @@ cdef class StreamableHttp(HttpTarget):
                 return self.serve_c(self.lane_c(), ex, head, slab, p, n, m)   # names the versions
             return self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
         try:
-            session = self.sessions.open(ex.principal, self._open)
+            session = self.sessions.open(ex.principal, self.new_session)
         except SessionLimit as exc:
             return self.refuse_c(ex, exc.status, str(exc), [("Retry-After", str(exc.retry_after))])
         if self.directory is not None:
@@ -338,7 +319,7 @@ cdef class StreamableHttp(HttpTarget):
                 self.lease is not None and not self.lease.lasts_c()
                 and not self.directory.may_serve(id)
             ):
-                raise Refused(UNSURE)
+                raise SessionElsewhere(id, None)       # maybe by now
             if ex.user is not None and ex.user.data is OF_SESSION:
                 opener = session.connection.peer.user
                 ex.user = User(ex.user, ex.user.scopes, None if opener is None else opener.data)
@@ -401,8 +382,8 @@ cdef class StreamableHttp(HttpTarget):
     def _make_link(self, client):
         return SessionLink(self.loop, client)
 
-    def _open(self, id, streams_name=None, epoch=0):
-        """A new session."""
+    def new_session(self, id, streams_name=None, epoch=0):
+        """A new session, which the table does not have yet."""
         cdef SessionConnection client = self.connect_c(False)
         session = HttpSession(id, client, self.streams, streams_name, epoch)
         client.closed.add_done_callback(lambda _: self.sessions.end(session))
@@ -470,10 +451,10 @@ cdef class StreamableHttp(HttpTarget):
             return False
         ex.stays = True
         body = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
-        self._pass_on(ex, id, host, body, partial(self._stays, ex, body))
+        self.pass_on(ex, id, host, body, partial(self._stays, ex, body))
         return True
 
-    def _pass_on(self, Exchange exchange, id, host, body, otherwise):
+    def pass_on(self, Exchange exchange not None, id, host, body, otherwise):
         """Pass a request on. ``host``: As of `SessionElsewhere`, and known."""
         if isinstance(host, int):
             exchange.carrier.pass_on(exchange, host, body, otherwise)
@@ -486,121 +467,27 @@ cdef class StreamableHttp(HttpTarget):
         if exchange.carrier is None:
             return                             # the client is gone
         if why is NotPassed.LOST or why is NotPassed.FULL:
-            not_passed(exchange, why)
+            not_passed(exchange, body, why)
         else:
             exchange.carrier.take_again(exchange, body)
 
-    def _elsewhere(self, Exchange exchange, id, host, body, n_tries=0):
+    def _elsewhere(self, Exchange exchange, id, host, body):
         """Answer a request of a session that this process does not have. ``host``: As of
         `SessionElsewhere`."""
         cdef PassedClient passed = exchange.carrier.passed
         if passed is not None and not (passed.far and isinstance(host, int)):
-            self._not_here(exchange, id)
-        elif n_tries > MAX_TRIES:
-            refuse(exchange, *BUSY)
-        elif host is None:
-            self.streams.run(self._locate(exchange, id, None, body, n_tries))
-        else:
-            asked = None if self.directory is None else self.directory.owner_of(id, host)
-            otherwise = partial(self._not_passed, exchange, id, asked, body, n_tries)
-            self._pass_on(exchange, id, host, body, otherwise)
-
-    def _not_here(self, Exchange exchange, id):
-        """Answer another process, which looks for the session then."""
-        if (
-            self.directory is not None and self.directory.has(id)
-            and id not in self.sessions.by_id          # else it is of another principal
-        ):
-            refuse(exchange, *BUSY)            # it is being adopted here
-        else:
-            exchange.respond(421)
-
-    def _not_passed(self, Exchange exchange, id, asked, body, n_tries, why):
-        """A process that should have the session, ``asked``, does not answer."""
-        if exchange.carrier is None:
-            return                             # the client is gone
-        if why is NotPassed.LOST or why is NotPassed.FULL or self.directory is None:
-            not_passed(exchange, why)
-        elif exchange.carrier.passed is not None:
-            self._not_here(exchange, id)
-        else:
-            lost_by = asked if why is NotPassed.NOT_HERE else None
-            self.streams.run(self._locate(exchange, id, lost_by, body, n_tries + 1))
-
-    async def _locate(self, Exchange exchange, id, lost_by, body, n_tries):
-        """Find the session of a request, or adopt it, and answer the request."""
-        key = (id, exchange.principal)
-        known = self.locating.get(key)
-        if known is None:
-            known = self.locating[key] = self.loop.create_task(self._found(exchange, id, lost_by))
-            known.add_done_callback(lambda _: self.locating.pop(key, None))
-        try:
-            found = await asyncio.shield(known)
-        except (ProtocolError, SessionLimit):
-            found = None
-        except Exception as exc:
-            logger.error("internal error while a session is looked for", exc_info=exc)
-            found = None
-        if exchange.carrier is None:
-            return                             # the client is gone
-        if found is None:
-            refuse(exchange, *BUSY)
-        elif not found:
-            refuse(exchange, 404, SESSION_OVER)
-        else:
-            host = None
-            if id not in self.sessions.by_id:
-                host = self.directory.host_of(id, None)
-            if host is not None:
-                self._elsewhere(exchange, id, host, body, n_tries + 1)
+            if self.adoption is None:
+                exchange.respond(421)
             else:
-                exchange.carrier.take_again(exchange, body)
-
-    async def _found(self, Exchange exchange, id, lost_by):
-        """Whether a process has a session; this one adopts it if none does."""
-        self.sessions.check_room(exchange.principal)
-        found = await self.directory.find(id, exchange.principal, lost_by)
-        if isinstance(found, bool):
-            return found
-        try:
-            return await self._adopt(exchange, id, found)
-        except BaseException:
-            self.directory.ended(id, for_good=False)
-            raise
-
-    async def _adopt(self, Exchange exchange, id, record):
-        """Make a session again from its record. Returns whether that succeeded; None: it may later,
-        here or at another host."""
-        cdef SessionConnection client
-        failure = None
-        state = record.state
-        session = self._open(id, state.streams, record.epoch)
-        client = session.connection
-        client.principal = exchange.principal
-        client.peer = Peer(exchange.address, exchange.user)
-        for message in state.messages:
-            answered = self.loop.create_future()
-            reply = MemoryReply(on_done=lambda _: answered.done() or answered.set_result(None))
-            client.session.receive_message(message, reply)
-            client.link.deliver()
-            await asyncio.wait([answered], timeout=ADOPTION)
-            if client.revision is None:
-                failure = reply.data
-                break
-        if client.revision is None or client.link is None:
-            client.abort()
-            later = failure is None or is_unavailable(failure)
-            self.directory.ended(id, for_good=not later)
-            return None if later else False
-        if not self.directory.has(id):         # the lease was over meanwhile
-            client.abort()
-            return None
-        session.keep_at(self)
-        if state.kept:
-            self.service.restore_session(client, state.kept)
-            session.keep_state()
-        self.sessions.add(session, exchange.principal)
-        return True
+                self.adoption.not_here(exchange, id, body)
+        elif host is None:
+            self.adoption.seek(exchange, id, body)
+        elif self.adoption is None:
+            self.pass_on(exchange, id, host, body, partial(not_passed, exchange, body))
+        else:
+            asked = self.directory.owner_of(id, host)
+            otherwise = partial(self.adoption.not_passed, exchange, id, asked, body)
+            self.pass_on(exchange, id, host, body, otherwise)
 
     def _session_ended(self, id):
         self.directory.ended(id, for_good=not self.draining)

@@ -24,6 +24,7 @@ from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
 from wirespeed._core.envelope import parse
 from wirespeed.peer.http.event_store import SharedEventStore, value_of
+from wirespeed.protocol import codes
 from wirespeed.transport.options import NotPassed
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
@@ -31,7 +32,11 @@ logger = logging.getLogger("wirespeed.server")
 
 LAST_WAIT = 5.0        # seconds for a store, at the end
 SESSION_OVER = "there is no such session: send initialize again"
-LOST = "the host that has the session was lost before its answer: the request may have run"
+# The error of a request whose host is lost.
+CUT_OFF = {
+    "code": codes.CUT_OFF,
+    "message": "the host of the request was lost: the request may have taken effect",
+}
 BUSY = (503, "the session is not found now: try again", [("Retry-After", "1")])
 
 cdef bytes JSON_FIELDS = b"Content-Type: application/json\r\n"
@@ -377,14 +382,25 @@ def refuse(Exchange exchange not None, int status, str sentence, fields=()):
     )
 
 
-def not_passed(Exchange exchange not None, why):
+def not_passed(Exchange exchange not None, bytes body not None, why):
     """Refuse a request that another process was to answer. ``why``: A `NotPassed`."""
     if exchange.carrier is None:
         return                                 # the client is gone
-    if why is NotPassed.LOST:
-        refuse(exchange, 502, LOST)
-    else:
+    if why is not NotPassed.LOST:
         refuse(exchange, *BUSY)
+        return
+    message = parse(body)
+    if not isinstance(exchange, McpExchange) or message.kind != "request":
+        refuse(exchange, 502, CUT_OFF["message"])
+        return
+    # many a client ends at a 502
+    answer = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (message.raw_id, encode(CUT_OFF))
+    if (<McpExchange> exchange).response == EVENTS:
+        exchange.open_stream()
+        exchange.send_event(answer)
+        exchange.close_stream()
+    else:
+        exchange.respond(200, answer, [("Content-Type", "application/json")])
 
 
 # -- the streams of an endpoint ------------------------------------------------------------------
@@ -483,10 +499,11 @@ cdef class Streams:
             return None
 
     def run(self, work):
-        """Run something for a stream; `aclose` waits for it."""
+        """Run something for a stream, in the task that is returned; `aclose` waits for it."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def stop(self):
         """Send no more comments."""

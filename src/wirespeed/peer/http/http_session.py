@@ -14,9 +14,8 @@ import msgspec
 
 from wirespeed._core.envelope import parse
 from wirespeed.peer.http.event_store import EventLog
-from wirespeed.peer.http.exchange import dismiss_all, refuse
+from wirespeed.peer.http.exchange import CUT_OFF, dismiss_all, refuse
 from wirespeed.peer.http.sessions import SessionEntry
-from wirespeed.protocol import codes
 
 if TYPE_CHECKING:
     from wirespeed.peer.connection import SessionConnection
@@ -30,14 +29,7 @@ MAX_DIGITS = 18  # of the number of an event
 MAX_NAMED = 8  # ids of requests in the name of a stream
 MAX_ID = 64  # bytes of one of them
 _DIGITS = re.compile("[0-9]+")
-
-
-_CUT_OFF = msgspec.json.encode(
-    {
-        "code": codes.CUT_OFF,
-        "message": "the host of the request was lost: the request may have taken effect",
-    }
-)
+_CUT_OFF = msgspec.json.encode(CUT_OFF)
 UNKNOWN_EVENT = "the stream cannot be resumed after this Last-Event-ID"
 
 

@@ -153,6 +153,9 @@ cdef class Sessions:
     def __len__(self):
         return len(self.by_id)
 
+    def __contains__(self, id):
+        return id in self.by_id
+
     @property
     def longest_idle(self):
         """Seconds since the last request of the session that was used least recently; 0 without

@@ -217,9 +217,9 @@ class SseEndpoint(HttpTarget):
         else:
             host = self._directory.host_of(id, None if passed is None else passed.worker)
         if isinstance(host, int):
-            carrier.pass_on(exchange, host, body, partial(not_passed, exchange))
+            carrier.pass_on(exchange, host, body, partial(not_passed, exchange, body))
         elif host is not None and self._directory is not None:
-            self._directory.pass_on(exchange, id, host, body, partial(not_passed, exchange))
+            self._directory.pass_on(exchange, id, host, body, partial(not_passed, exchange, body))
         else:
             refuse(exchange, 404, _OVER)
 

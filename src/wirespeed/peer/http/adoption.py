@@ -1,0 +1,272 @@
+"""Requests of sessions that no other process serves now: the session is looked for, and adopted
+where its host is gone. Until that is certain, the request is held."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wirespeed._core.envelope import parse
+from wirespeed._core.reply_route import MemoryReply
+from wirespeed.errors import ProtocolError
+from wirespeed.peer.http.exchange import BUSY, SESSION_OVER, not_passed, refuse
+from wirespeed.peer.http.sessions import SessionLimit
+from wirespeed.protocol import codes
+from wirespeed.transport.options import NotPassed
+from wirespeed.transport.service import Peer
+
+if TYPE_CHECKING:
+    from wirespeed.peer.http.endpoint import StreamableHttp
+    from wirespeed.peer.http.http_session import HttpSession
+    from wirespeed.peer.http.sessions import Sessions
+    from wirespeed.transport.http.exchange import Exchange
+    from wirespeed.transport.http.options import SessionDirectory
+
+logger = logging.getLogger("wirespeed.server")
+
+MAX_TRIES = 3  # to pass one request on
+MAX_HELD = 10_000  # requests of one endpoint that are held
+MAX_HELD_BYTES = 16 * 1024 * 1024  # of their bodies
+AT_ONCE = 256  # sessions that are looked for
+MESSAGE_TIMEOUT = 10.0  # seconds for a message to a session that is made again
+
+
+class Adoption:
+    """Finds the sessions of one endpoint that this process does not have.
+
+    Args:
+        endpoint: Serves the sessions.
+        sessions: Those that this process has.
+        directory: Knows the other processes.
+    """
+
+    def __init__(
+        self,
+        endpoint: StreamableHttp,
+        sessions: Sessions[HttpSession],
+        directory: SessionDirectory,
+    ) -> None:
+        self.endpoint = endpoint
+        self.sessions = sessions
+        self.directory = directory
+        self._finding: dict[tuple[str, bytes | None], asyncio.Task[Any]] = {}  # by id, principal
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._n_held = 0
+        self._bytes_held = 0
+
+    def seek(self, exchange: Exchange, id: str, body: bytes) -> None:
+        """Answer a request of a session of which nothing is known here."""
+        _Search(self, exchange, id, body).begin()
+
+    def not_passed(
+        self, exchange: Exchange, id: str, asked: tuple[str, int], body: bytes, why: NotPassed
+    ) -> None:
+        """Answer a request that a process, ``asked``, did not answer that should have its session.
+        ``asked``: As of `SessionDirectory.owner_of`."""
+        _Search(self, exchange, id, body).not_passed(asked, why)
+
+    def not_here(self, exchange: Exchange, id: str, body: bytes) -> None:
+        """Answer a request of another process, for a session that this one does not have: it looks
+        for the session then."""
+        known = self._finding.get((id, exchange.principal))
+        if not self.directory.has(id) or id in self.sessions:
+            exchange.respond(421)  # in the second case the session is of another principal
+        elif known is None:
+            refuse(exchange, *BUSY)
+        else:
+            _Search(self, exchange, id, body).begin()  # the session is being adopted here
+
+    async def found(
+        self,
+        exchange: Exchange,
+        id: str,
+        lost_by: tuple[str, int] | None,
+        unreached: str | None,
+    ) -> bool | str | None:
+        """Find the session of a request, or adopt it, once for all that ask meanwhile. Return True:
+        a process has it; False: nobody has; None: that may be known later; the name of a host: that
+        depends on whether this one is gone."""
+        key = (id, exchange.principal)
+        known = self._finding.get(key)
+        if known is None:
+            work = self._find(exchange, id, lost_by, unreached)
+            known = self._finding[key] = self.endpoint.loop.create_task(work)
+            known.add_done_callback(lambda _: self._finding.pop(key, None))
+        found: bool | str | None = await asyncio.shield(known)
+        return found
+
+    async def _find(
+        self,
+        exchange: Exchange,
+        id: str,
+        lost_by: tuple[str, int] | None,
+        unreached: str | None,
+    ) -> bool | str | None:
+        try:
+            self.sessions.check_room(exchange.principal)
+            async with self._turns:
+                found = await self.directory.find(id, exchange.principal, lost_by, unreached)
+            if isinstance(found, bool | str):
+                return found
+            try:
+                return await self._adopt(exchange, id, found)
+            except BaseException:
+                self.directory.ended(id, for_good=False)
+                raise
+        except (ProtocolError, SessionLimit):
+            return None
+        except Exception as exc:
+            logger.error("internal error while a session is looked for", exc_info=exc)
+            return None
+
+    async def _adopt(self, exchange: Exchange, id: str, record: Any) -> bool | None:
+        """Make a session again from its record. Return whether that succeeded; None: it may later,
+        here or at another host."""
+        failure = None
+        state = record.state
+        session = self.endpoint.new_session(id, state.streams, record.epoch)
+        client = session.connection
+        client.principal = exchange.principal
+        client.peer = Peer(exchange.address, exchange.user)
+        for message in state.messages:
+            if client.link is None:
+                break
+            answered = self.endpoint.loop.create_future()
+            reply = MemoryReply(on_done=partial(_set, answered))
+            client.session.receive_message(message, reply)
+            client.link.deliver()
+            await asyncio.wait([answered], timeout=MESSAGE_TIMEOUT)
+            if client.revision is None:
+                failure = reply.data
+                break
+        if client.revision is None or client.link is None:
+            client.abort()
+            later = failure is None or _is_unavailable(failure)
+            self.directory.ended(id, for_good=not later)
+            return None if later else False
+        if not self.directory.has(id):  # the lease was over meanwhile
+            client.abort()
+            return None
+        session.keep_at(self.endpoint)
+        if state.kept:
+            self.endpoint.service.restore_session(client, state.kept)
+            session.keep_state()
+        self.sessions.add(session, exchange.principal)
+        return True
+
+    async def hold(self, host: str, n: int, until: float) -> bool:
+        """Hold a request with a body of n bytes until it is decided whether a host is gone. Return
+        False: it is not decided, or too much is held."""
+        if (
+            self.endpoint.draining
+            or self._n_held >= MAX_HELD
+            or (n and self._bytes_held + n > MAX_HELD_BYTES)
+        ):
+            return False
+        self._n_held += 1
+        self._bytes_held += n
+        try:
+            async with asyncio.timeout_at(until):
+                return await self.directory.decided(host)
+        except (ProtocolError, TimeoutError):
+            return False
+        finally:
+            self._n_held -= 1
+            self._bytes_held -= n
+
+
+class _Search:
+    """The search for the session of one request."""
+
+    def __init__(self, adoption: Adoption, exchange: Exchange, id: str, body: bytes) -> None:
+        self._adoption = adoption
+        self._exchange = exchange
+        self._id = id
+        self._body = body
+        self._n_tries = 0
+        self._was_lost = False  # a process may have seen the request
+        self._until = adoption.endpoint.loop.time() + adoption.directory.patience
+
+    def begin(self, lost_by: tuple[str, int] | None = None, unreached: str | None = None) -> None:
+        """Answer the request when the session is found."""
+        task = self._adoption.endpoint.streams.run(self._run(lost_by, unreached))
+        self._exchange.on_gone = task.cancel
+        self._exchange.on_drain = partial(self._drain, task)
+
+    def _drain(self, task: asyncio.Task[None]) -> None:
+        """The server of the client shuts down."""
+        task.cancel()
+        self._leave()
+        refuse(self._exchange, *BUSY)
+
+    def _leave(self) -> None:
+        self._exchange.on_gone = self._exchange.on_drain = None
+
+    async def _run(self, lost_by: tuple[str, int] | None, unreached: str | None) -> None:
+        adoption, exchange = self._adoption, self._exchange
+        found: bool | str | None = ""
+        while isinstance(found, str):
+            if found and not await adoption.hold(found, len(self._body), self._until):
+                found = None
+            else:
+                found = await adoption.found(exchange, self._id, lost_by, unreached)
+                lost_by = unreached = None
+        self._leave()
+        carrier: Any = exchange.carrier
+        host = None
+        if found and carrier.passed is None and self._id not in adoption.sessions:
+            host = adoption.directory.host_of(self._id, None)
+        if found is None or self._n_tries >= MAX_TRIES:
+            refuse(exchange, *BUSY)
+        elif not found and self._was_lost and exchange.method == "DELETE":
+            exchange.respond(204)
+        elif not found and carrier.passed is None:
+            refuse(exchange, 404, SESSION_OVER)
+        elif host is None:
+            carrier.take_again(exchange, self._body)
+        else:
+            self._n_tries += 1
+            asked = adoption.directory.owner_of(self._id, host)
+            otherwise = partial(self.not_passed, asked)
+            adoption.endpoint.pass_on(exchange, self._id, host, self._body, otherwise)
+
+    def not_passed(self, asked: tuple[str, int], why: NotPassed) -> None:
+        """The process that should have the session does not answer."""
+        exchange = self._exchange
+        if exchange.carrier is None:
+            return  # the client is gone
+        self._was_lost = self._was_lost or why is NotPassed.LOST
+        if why is NotPassed.FULL or (why is NotPassed.LOST and not self._may_come_twice()):
+            not_passed(exchange, self._body, why)
+        elif exchange.carrier.passed is not None:
+            self._adoption.not_here(exchange, self._id, self._body)
+        elif why is NotPassed.NOT_HERE:
+            self.begin(lost_by=asked)
+        else:
+            # once more at once: it may take requests on another connection
+            self.begin(unreached=asked[0] if self._n_tries else None)
+
+    def _may_come_twice(self) -> bool:
+        """Whether the request does the same twice as once: a GET, a DELETE, an answer to a
+        question and a cancellation do."""
+        if self._exchange.method != "POST":
+            return True
+        message = parse(self._body)
+        return message.kind in ("result", "error") or message.method == "notifications/cancelled"
+
+
+def _set(answered: asyncio.Future[None], _: object) -> None:
+    if not answered.done():
+        answered.set_result(None)
+
+
+def _is_unavailable(answer: bytes) -> bool:
+    """Whether an answer says that the server cannot serve now."""
+    try:
+        return msgspec.json.decode(answer)["error"]["code"] in codes.UNAVAILABLE
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return False
