@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from lab import raw
 from lab.session import Lab, served
 from lab.store import StoreServer
 
@@ -17,6 +18,8 @@ from wirespeed.cluster.clients import Script
 from wirespeed.cluster.records import SessionRecord
 
 pytestmark = pytest.mark.compiled
+
+SECRET = b"s" * 16
 
 
 class Late(Cluster):
@@ -44,7 +47,7 @@ async def host(
 ) -> AsyncIterator[tuple[SessionHosts, str]]:
     """A host, and the id of a session there."""
     url = f"http://127.0.0.1:{1 + (name == 'b')}"  # nothing is passed on here
-    hosts = SessionHosts(cluster or server.cluster(), "lab", url, secret=b"s" * 16)
+    hosts = SessionHosts(cluster or server.cluster(), "lab", url, secret=SECRET)
     async with served(Lab(), directory=hosts, name=name) as client:
         await client.open()
         yield hosts, client.fields["mcp_session_id"]
@@ -74,3 +77,45 @@ async def test_a_lease_that_is_over_while_a_host_adopts(store_server: StoreServe
         record = await a.find(id, None)
         assert isinstance(record, SessionRecord) and record.epoch == 2
         assert a.has(id)
+
+
+async def test_a_lease_that_is_over_while_a_session_is_made_again(
+    store_server: StoreServer,
+) -> None:
+    """The host gives the session up, which another host may have by now, and adopts it anew for
+    the next request."""
+    async with served(
+        Lab(),
+        directory=SessionHosts(store_server.cluster(), "lab", "http://127.0.0.1:1", secret=SECRET),
+        name="a",
+    ) as client:
+        await client.open()
+        debug = raw.request(1, "logging/setLevel", {"level": "debug"})
+        assert (await client.post(debug)).status == 200
+        fields = client.fields
+    lab, begun, gate = Lab(), asyncio.Event(), asyncio.Event()
+
+    @lab.server.add_middleware
+    async def wait(request: Any, call_next: Any) -> Any:
+        if request.method == "logging/setLevel":
+            begun.set()
+            await gate.wait()
+        return await call_next(request)
+
+    hosts = SessionHosts(
+        Cluster(store_server.url, store_timeout=60.0), "lab", "http://127.0.0.1:1", secret=SECRET
+    )
+    async with served(lab, directory=hosts, name="b") as client:
+        client.fields = fields
+        call = asyncio.create_task(client.call("echo", text="x"))
+        await begun.wait()
+        store_server.ask("CLIENT", "PAUSE", 4500, "ALL")
+        while hosts.lease.lasts:
+            await asyncio.sleep(0.05)
+        while not hosts.lease.lasts:
+            await asyncio.sleep(0.05)
+        gate.set()
+        assert (await call).status == 503
+        assert not hosts.has(str(fields["mcp_session_id"]))
+        assert (await client.call("echo", text="x")).status == 200
+        assert hosts.has(str(fields["mcp_session_id"]))
