@@ -1,5 +1,5 @@
 """A host that says that it does not have a session loses it to the host that asked, unless it has
-adopted the session since."""
+adopted the session since, or adopts it now."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from lab import raw
+from lab.hosts import Visitor, Ways
+from lab.http import serving
 from lab.session import Lab, served
-from lab.store import StoreServer
+from lab.store import StoreServer, free_port
 
+from wirespeed import HttpOptions, HttpRequest, User
 from wirespeed.cluster import Cluster, SessionHosts
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.records import SessionRecord
@@ -79,43 +81,94 @@ async def test_a_lease_that_is_over_while_a_host_adopts(store_server: StoreServe
         assert a.has(id)
 
 
+class SlowLab(Lab):
+    """A server to whose client's log level a gate opens, also where a session is made again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+
+        @self.server.add_middleware
+        async def wait(request: Any, call_next: Any) -> Any:
+            if request.method == "logging/setLevel":
+                self.begun.set()
+                await self.gate("level").wait()
+            return await call_next(request)
+
+
+def who(request: HttpRequest) -> User | bool:
+    return User(request.token) if request.token else False
+
+
+@contextlib.asynccontextmanager
+async def living(
+    ways: Ways, name: str, cluster: Cluster, lab: Lab | None = None
+) -> AsyncIterator[SessionHosts]:
+    """A host that others reach."""
+    port = ways.ports[name] = free_port()
+    url = f"http://127.0.0.1:{port}"
+    hosts = SessionHosts(cluster, "lab", url, secret=SECRET)
+    http = HttpOptions(directory=hosts, name=name)
+    server = (lab or Lab()).server
+    async with serving(server, url=f"{url}/mcp", http=http, authenticate=who):
+        yield hosts
+
+
+async def left_behind(ways: Ways, server: StoreServer) -> tuple[Visitor, str]:
+    """A client with a session whose host is gone, and which has a log level."""
+    anne = Visitor(ways, "anne")
+    async with living(ways, "a", server.cluster()):
+        id = await anne.initialize("a")
+        assert (await anne.request("a", "logging/setLevel", level="debug")).status == 200
+    return anne, id
+
+
+async def test_another_host_asks_for_a_session_that_is_made_again(
+    store_server: StoreServer,
+) -> None:
+    """A request of the session's client is held. One of somebody else gets 503: the session may be
+    there, and the host that asks must not adopt it."""
+    ways, lab, cluster = Ways({}), SlowLab(), store_server.cluster()
+    anne, id = await left_behind(ways, store_server)
+    bob = Visitor(ways, "bob")
+    bob.fields["mcp_session_id"] = id
+    async with living(ways, "b", cluster, lab) as b, living(ways, "c", cluster) as c:
+        while c.host_of("b.0.", None) is None:
+            await asyncio.sleep(0.01)
+        calls = [asyncio.create_task(anne.call("b", "echo", text="x"))]
+        await lab.begun.wait()
+        calls.append(asyncio.create_task(anne.call("c", "echo", text="x")))
+        while c.host_of(id, None) is None:
+            await asyncio.sleep(0.01)
+        assert (await bob.call("c", "echo", text="x")).status == 503
+        assert b.has(id) and not c.has(id)
+        assert not any(call.done() for call in calls)
+        lab.gate("level").set()
+        assert [(await call).status for call in calls] == [200, 200]
+        assert (await bob.call("c", "echo", text="x")).status == 404
+        assert b.has(id) and not c.has(id)
+    ways.close()
+
+
 async def test_a_lease_that_is_over_while_a_session_is_made_again(
     store_server: StoreServer,
 ) -> None:
     """The host gives the session up, which another host may have by now, and adopts it anew for
     the next request."""
-    async with served(
-        Lab(),
-        directory=SessionHosts(store_server.cluster(), "lab", "http://127.0.0.1:1", secret=SECRET),
-        name="a",
-    ) as client:
-        await client.open()
-        debug = raw.request(1, "logging/setLevel", {"level": "debug"})
-        assert (await client.post(debug)).status == 200
-        fields = client.fields
-    lab, begun, gate = Lab(), asyncio.Event(), asyncio.Event()
-
-    @lab.server.add_middleware
-    async def wait(request: Any, call_next: Any) -> Any:
-        if request.method == "logging/setLevel":
-            begun.set()
-            await gate.wait()
-        return await call_next(request)
-
-    hosts = SessionHosts(
-        Cluster(store_server.url, store_timeout=60.0), "lab", "http://127.0.0.1:1", secret=SECRET
-    )
-    async with served(lab, directory=hosts, name="b") as client:
-        client.fields = fields
-        call = asyncio.create_task(client.call("echo", text="x"))
-        await begun.wait()
+    ways, lab = Ways({}), SlowLab()
+    anne, id = await left_behind(ways, store_server)
+    cluster = Cluster(store_server.url, store_timeout=60.0)
+    async with living(ways, "b", cluster, lab) as b:
+        call = asyncio.create_task(anne.call("b", "echo", text="x"))
+        await lab.begun.wait()
         store_server.ask("CLIENT", "PAUSE", 4500, "ALL")
-        while hosts.lease.lasts:
+        while b.lease.lasts:
             await asyncio.sleep(0.05)
-        while not hosts.lease.lasts:
+        while not b.lease.lasts:
             await asyncio.sleep(0.05)
-        gate.set()
+        lab.gate("level").set()
         assert (await call).status == 503
-        assert not hosts.has(str(fields["mcp_session_id"]))
-        assert (await client.call("echo", text="x")).status == 200
-        assert hosts.has(str(fields["mcp_session_id"]))
+        assert not b.has(id)
+        assert (await anne.call("b", "echo", text="x")).status == 200
+        assert b.has(id)
+    ways.close()
