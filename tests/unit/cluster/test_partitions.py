@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab.hosts import Visitor
@@ -84,10 +85,13 @@ class Watch:
 
 
 @contextlib.asynccontextmanager
-async def watched(net: Partition, *names: str) -> AsyncIterator[list[Watch]]:
-    """A session of each of some hosts, which are in the store."""
-    async with asyncio.TaskGroup() as group:
-        watches = [Watch(net, name, group) for name in names]
+async def watched(
+    folder: Path, store: StoreServer, names: str, watching: str, **options: Any
+) -> AsyncIterator[tuple[Partition, list[Watch]]]:
+    """Hosts with one letter each, whose network can be cut, and a session of each that is watched,
+    which is in the store."""
+    async with divided(folder, store, *names, **options) as net, asyncio.TaskGroup() as group:
+        watches = [Watch(net, name, group) for name in watching]
         for one in watches:
             while "mcp_session_id" not in one.visitor.fields:
                 with contextlib.suppress(KeyError):  # a host without a lease opens no session
@@ -98,7 +102,7 @@ async def watched(net: Partition, *names: str) -> AsyncIterator[list[Watch]]:
         for one in watches:
             for host in net.hosts.hosts:
                 await one.until(host, one.name)
-        yield watches
+        yield net, watches
         for one in watches:
             one.end()
 
@@ -115,10 +119,7 @@ async def stays(watches: list[Watch], refused: set[str]) -> None:
 
 
 async def test_one_host_is_cut_off(tmp_path: Path, store_server: StoreServer) -> None:
-    async with (
-        divided(tmp_path, store_server, "a", "b", "c") as net,
-        watched(net, "a", "b") as (of_a, of_b),
-    ):
+    async with watched(tmp_path, store_server, "abc", "ab") as (net, (of_a, of_b)):
         net.cut({"a"}, {"b", "c", STORE})
         owner = await of_a.until("b", "b", "c")
         assert await of_a.until("c", owner) == owner
@@ -129,10 +130,7 @@ async def test_one_host_is_cut_off(tmp_path: Path, store_server: StoreServer) ->
 
 
 async def test_one_of_two_hosts_is_cut_off(tmp_path: Path, store_server: StoreServer) -> None:
-    async with (
-        divided(tmp_path, store_server, "a", "b") as net,
-        watched(net, "a") as (of_a,),
-    ):
+    async with watched(tmp_path, store_server, "ab", "a") as (net, (of_a,)):
         net.cut({"a"}, {"b", STORE})
         await of_a.until("b", "b")
         net.heal()
@@ -142,10 +140,7 @@ async def test_one_of_two_hosts_is_cut_off(tmp_path: Path, store_server: StoreSe
 
 async def test_a_majority_is_cut_off_together(tmp_path: Path, store_server: StoreServer) -> None:
     """It goes on, and the host that reaches the store does not adopt."""
-    async with (
-        divided(tmp_path, store_server, "a", "b", "c") as net,
-        watched(net, "a", "b") as watches,
-    ):
+    async with watched(tmp_path, store_server, "abc", "ab") as (net, watches):
         net.cut({"a", "b"}, {"c", STORE})
         await stays(watches, {"c"})
         net.heal()
@@ -157,10 +152,7 @@ async def test_a_majority_does_not_reach_the_store(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
     """It hears that another host does, and gives its sessions up."""
-    async with (
-        divided(tmp_path, store_server, "a", "b", "c") as net,
-        watched(net, "a", "b") as watches,
-    ):
+    async with watched(tmp_path, store_server, "abc", "ab") as (net, watches):
         net.cut({"a", "b", "c"}, {"c", STORE})
         for one in watches:
             await one.until("c", "c")
@@ -170,10 +162,7 @@ async def test_connections_between_hosts_that_open_slowly(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
     """Those to hosts that have no entry stay open, too."""
-    async with (
-        divided(tmp_path, store_server, "a", "b", "c") as net,
-        watched(net, "a") as (of_a,),
-    ):
+    async with watched(tmp_path, store_server, "abc", "a") as (net, (of_a,)):
         net.pause = 0.6
         net.cut({"a", "b", "c"}, {"c", STORE})
         await of_a.until("c", "c")
@@ -184,8 +173,7 @@ async def test_the_store_comes_and_goes_for_the_host_that_adopts(
 ) -> None:
     """Hosts whose leases are over do not hold each other's sessions back meanwhile."""
     async with (
-        divided(tmp_path, store_server, "a", "b", "c") as net,
-        watched(net, "a", "b") as watches,
+        watched(tmp_path, store_server, "abc", "ab") as (net, watches),
         asyncio.TaskGroup() as group,
     ):
         net.cut({"a", "b", "c"}, {"c", STORE})
@@ -208,10 +196,7 @@ async def test_the_store_comes_and_goes_for_the_host_that_adopts(
 
 
 async def test_all_are_cut_off_from_the_store(tmp_path: Path, store_server: StoreServer) -> None:
-    async with (
-        divided(tmp_path, store_server, "a", "b", "c") as net,
-        watched(net, "a", "c") as watches,
-    ):
+    async with watched(tmp_path, store_server, "abc", "ac") as (net, watches):
         net.cut({"a", "b", "c"}, {STORE})
         await stays(watches, set())
         net.heal()
@@ -223,10 +208,7 @@ async def test_all_are_cut_off_from_the_store(tmp_path: Path, store_server: Stor
 async def test_a_host_joins_that_the_others_do_not_know(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
-    async with (
-        divided(tmp_path, store_server, "a", "b", "c") as net,
-        watched(net, "a", "b") as watches,
-    ):
+    async with watched(tmp_path, store_server, "abc", "ab") as (net, watches):
         net.cut({"a", "b", "c"}, {"d", STORE})
         await net.start("d")
         for one in watches:
@@ -239,10 +221,7 @@ async def test_a_host_joins_that_the_others_do_not_know(
 
 async def test_a_host_starts_again_elsewhere(tmp_path: Path, store_server: StoreServer) -> None:
     """The process before it lives, cut off with a majority."""
-    async with (
-        divided(tmp_path, store_server, "a", "b") as net,
-        watched(net, "a", "b") as watches,
-    ):
+    async with watched(tmp_path, store_server, "ab", "ab") as (net, watches):
         net.cut({"a", "b"}, {"b'", STORE})
         await net.start("b'")
         for one in watches:
@@ -253,10 +232,7 @@ async def test_a_host_starts_again_elsewhere(tmp_path: Path, store_server: Store
 async def test_a_majority_that_is_cut_off_for_long(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
-    async with (
-        divided(tmp_path, store_server, "a", "b", "c", without_store=8.0) as net,
-        watched(net, "a", "b") as watches,
-    ):
+    async with watched(tmp_path, store_server, "abc", "ab", without_store=8.0) as (net, watches):
         net.cut({"a", "b"}, {"c", STORE})
         await asyncio.sleep(LONGER)
         for one in watches:
