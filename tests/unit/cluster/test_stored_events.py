@@ -34,6 +34,8 @@ class Late(RedisEventStore):
         asked: How many events each request had.
         fault: Raised in place of the next answers.
         keeps: Whether it keeps events.
+        reads: Set while it says what it has.
+        n_reads: How often it was asked for that.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -41,6 +43,9 @@ class Late(RedisEventStore):
         self.asked: list[int] = []
         self.fault: Exception | None = None
         self.keeps = True
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.n_reads = 0
         self._answers = asyncio.Semaphore(0)
 
     def answer(self, n: int = 1) -> None:
@@ -55,6 +60,13 @@ class Late(RedisEventStore):
             raise self.fault
         if self.keeps:
             await super().append_all(stream, n, events)
+
+    async def after(self, stream: str, n: int) -> list[tuple[int, bytes]] | None:
+        self.n_reads += 1
+        await self.reads.wait()
+        if self.fault is not None:
+            raise self.fault
+        return await super().after(stream, n)
 
 
 @pytest.fixture
@@ -338,6 +350,45 @@ async def test_a_client_that_comes_back_while_events_are_held(
         assert steps(await reply.messages()) == [0, 1]
         lab.gate("a").set()
         assert steps(await rest.messages()) == [0, 1, 2, 3, "end"]
+
+
+async def test_a_client_that_comes_back_twice_at_once(
+    store_server: StoreServer, store: Late
+) -> None:
+    """One of its connections has the rest, and the other one ends."""
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        store.answer(10)
+        reply, begun = await half_said(lab, client, store)
+        assert steps(await reply.next_messages(2)) == [0, 1]
+        store.reads.clear()
+        backs = []
+        for n in (1, 2):
+            backs.append(asyncio.create_task(client.get(begun.id)))
+            while store.n_reads < n:
+                await asyncio.sleep(0.001)
+        store.reads.set()
+        first, second = [await back for back in backs]
+        assert steps(await first.messages()) == [0, 1]
+        lab.gate("a").set()
+        assert steps(await second.messages()) == [0, 1, 2, 3, "end"]
+
+
+async def test_a_get_that_cannot_be_resumed(store_server: StoreServer, store: Late) -> None:
+    """What is said from then on goes to the next one."""
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        store.answer(10)
+        get = await client.get()
+        begun = await first_event(get)
+        lab.change()
+        await get.next_messages(1)
+        store.fault = StoreUnavailable()
+        assert (await client.get(begun.id)).status == 400
+        lab.change()
+        await client.call("echo", id=2, text="x")
+        (changed,) = await (await client.get()).next_messages(1)
+        assert changed["method"] == "notifications/tools/list_changed"
 
 
 async def test_a_session_that_ends_meanwhile(store_server: StoreServer, store: Late) -> None:

@@ -268,16 +268,20 @@ cdef class McpExchange(Exchange):
             self.client.on_drained()           # nothing is in the way of what the handlers say
 
     def move(self, McpExchange other not None):
-        """Go on in the response of another exchange, in which a stream is open."""
+        """Go on in the response of another exchange, in which a stream is open. The response of
+        this one ends, if it goes on still: its client came back twice at once."""
         cdef Carrier carrier = other.carrier
         other.unwatch_c()
-        other.carrier = None
+        other.carrier = self.carrier
+        if other.carrier is not None:
+            other.carrier.exchange = other
         self.carrier = carrier
         self.watch_c()
         self.address = carrier.address
         self.out = carrier.output.out
         self.gone = False
         carrier.exchange = self
+        other.finish_response_c()
 
     def request_ids(self):
         """The ids of its requests that are not answered, JSON text."""

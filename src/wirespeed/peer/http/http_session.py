@@ -267,6 +267,8 @@ class HttpSession(SessionEntry):
 
     async def _replay_own(self, get: _Get, log: EventLog, n: int) -> None:
         get.live = await self._replay(get.exchange, log, n)
+        if not get.live:
+            self._gone(get)
 
     async def _resume(self, exchange: McpExchange, log: EventLog, n: int) -> None:
         if await self._replay(exchange, log, n):
@@ -391,7 +393,7 @@ class HttpSession(SessionEntry):
         log = EventLog(self._streams, ".".join(parts), route, holds=self.keeper is not None)
         self._logs[log.name] = log
         if len(self._logs) > MAX_RESUMABLE:
-            used = [get.log for get in self._gets]
+            used = [self._absent, *(get.log for get in self._gets)]
             over = [
                 one
                 for one in self._logs.values()

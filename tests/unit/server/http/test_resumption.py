@@ -235,6 +235,24 @@ async def test_streams_that_are_over_are_kept_for_a_while() -> None:
         assert (await client.get(ids[-60])).status == 200
 
 
+@pytest.mark.parametrize("resumes", [True, False])
+async def test_the_stream_of_a_lost_get_is_kept_for_longer(resumes: bool) -> None:
+    """What the server says meanwhile belongs to it."""
+    lab = Lab()
+    async with served(lab, event_store=MemoryEventStore(), response="sse") as client:
+        await client.open()
+        get = await client.get()
+        begun = await get.event()
+        assert begun is not None
+        get.leave()
+        await client.call("echo", text="x")
+        lab.change()
+        for n in range(130):
+            await (await client.call("echo", id=n, text="x")).messages()
+        back = await client.get(begun.id if resumes else None)
+        assert await back.next_messages(1) == [CHANGED]
+
+
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_stream_begins_with_an_id_where_the_revision_says_so(version: str) -> None:
     lab = Lab()
