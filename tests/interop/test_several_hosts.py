@@ -33,13 +33,9 @@ FEW = [
 ]
 STEPS = {"python1": FEW, "ts1": FEW}
 PHASES = {"well": None, "drained": "drain", "died": "die"}
-# Its client ends at a response with 502 or 503.
-ENDS_AT_503 = {"python1"}
 CHANGES = {
     # often, but a busy host is not one that is gone
     "default-server check": "default-server check inter 100ms fall 1\n    timeout check 10s",
-    # else HAProxy closes a connection without a response when a host dies with a request of it
-    "default_backend mcp": "default_backend mcp\n    option httpclose",
 }
 
 
@@ -81,8 +77,6 @@ async def use(peer: str, era: str, folder: Path, store: str) -> None:
     script: list[Any] = []
     expected: dict[str, Any] = {}
     for phase, tool in PHASES.items():
-        if peer in ENDS_AT_503 and phase == "died":
-            continue
         if tool is not None:
             script.append([phase, "ended", tool])
             expected[phase] = None

@@ -101,7 +101,8 @@ async def drain() -> str:
 
 @server.tool
 async def die() -> str:
-    """Kill the host."""
+    """Kill the host, when what it has said of the call has left."""
+    await asyncio.sleep(0.05)
     os.kill(os.getpid(), signal.SIGKILL)
     return "die"
 
@@ -113,6 +114,6 @@ if __name__ == "__main__":
         host_url=at,
         sse_keepalive=0.2,  # HAProxy notices that a client left when it writes to it
         drain_delay=1.0,
-        retry=5.0,
+        response="sse",  # a client resumes a stream, and may end where a balancer says 502
     )
     server.run(f"{at}/mcp", http=http, on_listening=lambda urls: print("ready", flush=True))
