@@ -133,8 +133,9 @@ INSIDE = {
         clients
         store
         owners
-        events nonces rates quotas places tasks records changes
+        events nonces rates quotas places tasks changes
         presence
+        records
         sessions
     """,
     "skills": """

@@ -245,6 +245,11 @@ class Presence:
         self.lease.last_until(min(since + LEASE, self._renewed + self._without_store))
 
     @property
+    def process(self) -> str:
+        """This process, as records name the owner of a session."""
+        return f"{self.member}.{self.worker}"
+
+    @property
     def is_unsure(self) -> bool:
         """Whether a host may live though it has no entry: the store has lost its data."""
         return time.monotonic() < self._unsure_until

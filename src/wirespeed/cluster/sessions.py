@@ -20,15 +20,18 @@ import math
 import ssl as ssl_
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
-
-from msgspec import structs
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from wirespeed._exports import set_public_home
 from wirespeed.cluster.presence import DECIDED_IN, HURRY, LIFETIME, RENEWAL, Presence, member_of
-from wirespeed.cluster.records import VERSION, SessionRecord, SessionRecords, SessionState
+from wirespeed.cluster.records import (
+    VERSION,
+    OwnRecords,
+    SessionEndpoint,
+    SessionRecord,
+    SessionRecords,
+)
 from wirespeed.cluster.store import MIN_SECRET, Cluster
 from wirespeed.errors import ProtocolError, StoreUnavailable
 from wirespeed.transport.http.members import MemberProofs
@@ -39,38 +42,13 @@ from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from wirespeed.limits import Limits
-    from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.peer.http.sessions import Lease
     from wirespeed.transport.http.exchange import Exchange
-    from wirespeed.transport.http.options import HttpOptions
 
 logger = logging.getLogger("wirespeed.cluster")
 
 WITHOUT_STORE = 600.0  # seconds
 MAX_ELSEWHERE = 65_536  # sessions that have moved to another host, and where they are
-AT_ONCE = 256  # sessions in one round trip
-
-
-class SessionEndpoint(Protocol):
-    """The sessions of one path: `wirespeed.peer.http.endpoint.StreamableHttp`."""
-
-    @property
-    def options(self) -> HttpOptions: ...
-
-    def used_since(self, when: float) -> list[HttpSession]:
-        """The sessions that were used after a time of the monotonic clock."""
-
-    def state_of(self, session: HttpSession) -> tuple[bytes, ...] | None:
-        """The messages that give a new connection the state of a session; None: it cannot move."""
-
-    def kept_of(self, session: HttpSession) -> bytes:
-        """The values of handlers that move with a session to another host."""
-
-    def drop_session(self, session: HttpSession) -> None:
-        """End a session here, which another process has now."""
-
-    def drop_sessions(self) -> None:
-        """End the sessions here that others may have now."""
 
 
 class SessionHosts:
@@ -98,6 +76,7 @@ class SessionHosts:
 
     Attributes:
         members: Makes and checks the proofs of members.
+        own: The records of the sessions of this process.
         patience: Seconds for which a request is held whose host does not answer.
 
     Raises:
@@ -134,23 +113,17 @@ class SessionHosts:
             self._links,
             without_store=without_store,
             on_over=self._drop_sessions,
-            on_data_lost=self._save_all,
+            on_data_lost=self._write_again,
         )
+        self.own = OwnRecords(self._records, self._presence)
         self._quiet = RateLimitedLog(logger, lines=1, seconds=60.0)
         self._endpoints: set[SessionEndpoint] = set()
         # owners of sessions that moved, and their epochs
         self._elsewhere: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        self._saved: dict[str, tuple[SessionRecord, float]] = {}  # and when
         self._taking: set[str] = set()  # sessions that this process may own in a moment
         self._n_over = 0  # leases that were over
-        self._looked = -math.inf  # at the sessions that were used
-        self._changed: dict[str, tuple[SessionEndpoint, HttpSession]] = {}  # by id
         self._announced = asyncio.Event()  # or it was tried
-        self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._work: set[asyncio.Task[None]] = set()
-        self._over: dict[str, SessionRecord] = {}  # sessions whose records go
-        self._released: dict[str, SessionRecord] = {}  # sessions that others may adopt
 
     # -- hosts -------------------------------------------------------------------------------------
 
@@ -192,8 +165,7 @@ class SessionHosts:
         task, self._task = self._task, None
         task.cancel()
         await asyncio.wait([task])
-        if self._work:
-            await asyncio.wait(self._work)
+        await self.own.written()
         with contextlib.suppress(StoreUnavailable, ProtocolError):
             await self._presence.leave()
         await self._links.close()
@@ -206,7 +178,8 @@ class SessionHosts:
                 if time.monotonic() >= due:
                     due = time.monotonic() + RENEWAL
                     await self._presence.renew()
-                await self._save_used()
+                if self.cluster.state != "down" and self._presence.lease.lasts:
+                    await self.own.write(self._endpoints)
             except StoreUnavailable:  # the cluster logs it
                 if await self._presence.go_on():
                     self.cluster.hurry()
@@ -214,20 +187,16 @@ class SessionHosts:
             except Exception as exc:  # the next renewal may succeed
                 self._quiet.log(logging.ERROR, "this host is not known to the others: %s", exc)
             self._announced.set()
-            self._opened.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.001, due - time.monotonic())):
-                    await self._opened.wait()
+            await self.own.due(due - time.monotonic())
 
     def _drop_sessions(self) -> None:
         self._n_over += 1
         for endpoint in self._endpoints:
             endpoint.drop_sessions()  # others may have adopted them
-        self._saved.clear()  # also those that are being adopted here
+        self.own.lost()  # also those that are being adopted here
 
-    def _save_all(self) -> None:
-        self._looked = -math.inf
-        self._saved = {id: (record, -math.inf) for id, (record, _) in self._saved.items()}
+    def _write_again(self) -> None:
+        self.own.write_again()
 
     def state(self, question: bytes) -> bytes | int:
         """Return what a host that asks is told, as of `Presence.state`, or the number of the worker
@@ -235,10 +204,6 @@ class SessionHosts:
         return self._presence.state(question) if self._presence.worker == 0 else 0
 
     # -- whose session it is -----------------------------------------------------------------------
-
-    @property
-    def _own(self) -> str:
-        return f"{self._presence.member}.{self._presence.worker}"
 
     def _owner_of(self, session_id: str) -> str:
         """The process that has a session, as far as that is known without the store."""
@@ -277,12 +242,12 @@ class SessionHosts:
     def may_serve(self, session_id: str) -> bool:
         """Return whether this process may serve a session that it has: no other can have adopted
         it."""
-        return self._presence.lease.lasts or session_id not in self._saved
+        return self._presence.lease.lasts or session_id not in self.own
 
     def has(self, session_id: str) -> bool:
         """Return whether this process owns a session with a record, or may own it in a moment: it
         may not say that it does not have the session."""
-        return session_id in self._saved or session_id in self._taking
+        return session_id in self.own or session_id in self._taking
 
     async def find(
         self,
@@ -321,7 +286,7 @@ class SessionHosts:
                     return member
                 return not is_own and (lost_by is None or owner != lost_by[0])
             is_lost = (owner, record.epoch) == lost_by
-            if lives and owner != self._own and not is_lost:
+            if lives and owner != self._presence.process and not is_lost:
                 if owner == unreached and not is_own:
                     return member
                 self._elsewhere[session_id] = owner, record.epoch
@@ -349,155 +314,13 @@ class SessionHosts:
         n_over = self._n_over
         self._taking.add(session_id)
         try:
-            taken = await self._records.take(session_id, record, self._own)
+            taken = await self._records.take(session_id, record, self._presence.process)
         finally:
             self._taking.discard(session_id)
         if taken is None or n_over != self._n_over:
             return None
-        self._saved[session_id] = taken, -math.inf  # its record may end soon
+        self.own.adopted(session_id, taken)
         return taken
-
-    # -- records -----------------------------------------------------------------------------------
-
-    def opened(self) -> None:
-        """A session was opened: its record is written soon."""
-        self._opened.set()
-
-    def changed(self, endpoint: SessionEndpoint, session: HttpSession) -> None:
-        """The state of a session may have changed: its record is written soon."""
-        self._changed[session.id] = endpoint, session
-        self._opened.set()
-
-    async def save(self, endpoint: SessionEndpoint, session: HttpSession) -> None:
-        """Write the record of a session whose state has changed; later, if the store is away.
-
-        StoreUnavailable: Another host may reach the store, and adopt the session with the state
-        that it had.
-        """
-        record = self._due(endpoint, session, time.monotonic())
-        if record is None:
-            return
-        try:
-            if not self._presence.lease.lasts:
-                raise StoreUnavailable
-            self._saved.setdefault(session.id, (record, -math.inf))
-            await self._save(endpoint, session, record, time.monotonic())
-        except ProtocolError as exc:
-            self.changed(endpoint, session)
-            if isinstance(exc, StoreUnavailable) and not self._presence.is_cut_off:
-                raise
-
-    def ended(self, session_id: str, *, for_good: bool) -> None:
-        """A session has ended here. ``for_good``: no other host may go on with it; else any may."""
-        found = self._saved.pop(session_id, None)
-        self._changed.pop(session_id, None)
-        if found is None:
-            return
-        if for_good:
-            self._over[session_id] = found[0]
-            if len(self._over) > MAX_ELSEWHERE:
-                del self._over[next(iter(self._over))]
-            self._run(self._forget(session_id, found[0]))
-        else:
-            self._released[session_id] = found[0]
-            if len(self._released) == 1:
-                self._run(self._release())
-
-    def dropped(self, session_id: str) -> None:
-        """A session was given up here, which another process may have now."""
-        self._saved.pop(session_id, None)
-        self._changed.pop(session_id, None)
-
-    def draining(self, endpoint: SessionEndpoint) -> None:
-        """The sessions of an endpoint end soon. Each takes its state of now along."""
-        now = time.monotonic()
-        for session in endpoint.used_since(self._looked):
-            record = self._due(endpoint, session, now)
-            if record is not None and session.id in self._saved:
-                self._saved[session.id] = record, -math.inf
-
-    async def _release(self) -> None:
-        """Let others adopt sessions, a number of them at a time."""
-        while self._released:
-            some = list(islice(self._released.items(), AT_ONCE))
-            with contextlib.suppress(StoreUnavailable, ProtocolError):  # they may when it is gone
-                await asyncio.gather(*(self._records.release(*one) for one in some))
-            for id, _ in some:
-                del self._released[id]
-
-    def has_ended(self, session_id: str) -> bool:
-        """Return whether a session has ended here for good, which the store may not know yet."""
-        return session_id in self._over
-
-    async def _forget(self, session_id: str, record: SessionRecord) -> None:
-        try:
-            await self._records.forget(session_id, record)
-        except StoreUnavailable:
-            return  # it is tried again
-        except ProtocolError:
-            pass  # the record ends by itself
-        self._over.pop(session_id, None)
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-
-    async def _save_used(self) -> None:
-        """Save the sessions that were used since the last time, and have another state or a record
-        that ends soon."""
-        if self.cluster.state == "down" or not self._presence.lease.lasts:
-            return  # nothing is written: what has no record cannot be adopted
-        since, now = self._looked, time.monotonic()
-        saves = [self._forget(*one) for one in self._over.items()]
-        changed, self._changed = self._changed, {}
-        used = {
-            session.id: (endpoint, session)
-            for endpoint in self._endpoints
-            for session in endpoint.used_since(since)
-        }
-        for endpoint, session in (used | changed).values():
-            record = self._due(endpoint, session, now)
-            if record is not None:
-                # first: it may be written though the store does not say so
-                self._saved.setdefault(session.id, (record, -math.inf))
-                saves.append(self._save(endpoint, session, record, now))
-        try:
-            await asyncio.gather(*saves)
-        except StoreUnavailable:
-            self._changed = changed | self._changed
-            raise
-        if self._looked == since:
-            self._looked = now
-
-    def _due(
-        self, endpoint: SessionEndpoint, session: HttpSession, now: float
-    ) -> SessionRecord | None:
-        """Return the record of a session, if it is to be written."""
-        messages = endpoint.state_of(session)
-        if messages is None:
-            self.ended(session.id, for_good=True)  # it cannot move any more
-            return None
-        kept = endpoint.kept_of(session)
-        saved, at = self._saved.get(session.id, (None, -math.inf))
-        if saved is None:
-            who = self._records.who(session.principal)
-            state = SessionState(VERSION, who, session.streams_name, messages, kept)
-            return SessionRecord(self._own, 0, state)
-        if (saved.state.messages, saved.state.kept) != (messages, kept):
-            state = structs.replace(saved.state, messages=messages, kept=kept)
-            return structs.replace(saved, state=state)
-        return saved if now - at > endpoint.options.session_ttl / 4 else None
-
-    async def _save(
-        self, endpoint: SessionEndpoint, session: HttpSession, record: SessionRecord, now: float
-    ) -> None:
-        seconds = 1.25 * endpoint.options.session_ttl  # it is renewed after a quarter
-        is_ours = await self._records.save(session.id, record, seconds)
-        if not is_ours:
-            endpoint.drop_session(session)
-        elif session.id in self._saved:  # else it has ended meanwhile
-            self._saved[session.id] = record, now
 
     # -- what is passed on -------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class Adoption:
             try:
                 return await self._adopt(exchange, id, found)
             except BaseException:
-                self.directory.ended(id, for_good=False)
+                self.directory.own.ended(id, for_good=False)
                 raise
         except (ProtocolError, SessionLimit):
             return None
@@ -146,7 +146,7 @@ class Adoption:
         if client.revision is None or client.link is None:
             client.abort()
             later = failure is None or _is_unavailable(failure)
-            self.directory.ended(id, for_good=not later)
+            self.directory.own.ended(id, for_good=not later)
             return None if later else False
         if not self.directory.has(id):  # the lease was over meanwhile
             client.abort()

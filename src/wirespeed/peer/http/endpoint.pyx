@@ -328,7 +328,7 @@ cdef class StreamableHttp(HttpTarget):
             where = self.sessions.owner(id)
             if where is not None:
                 raise SessionElsewhere(id, where)
-        elif is_id(id) and not self.directory.has_ended(id):
+        elif is_id(id) and not self.directory.own.has_ended(id):
             raise SessionElsewhere(id, self.directory.host_of(id, named_by(ex)))
         return None
 
@@ -415,7 +415,7 @@ cdef class StreamableHttp(HttpTarget):
                 return 0
             session.rest_c()
             if session.keeps_state:
-                self.directory.changed(self, session)
+                self.directory.own.changed(self, session)
             return 0
         if not lane.renew() or self.draining or len(self.lanes) >= MAX_FREE:
             self.loop.call_soon(lane.abort)    # it may be at work still
@@ -490,7 +490,7 @@ cdef class StreamableHttp(HttpTarget):
             self.pass_on(exchange, id, host, body, otherwise)
 
     def _session_ended(self, id):
-        self.directory.ended(id, for_good=not self.draining)
+        self.directory.own.ended(id, for_good=not self.draining)
 
     def used_since(self, double when):
         """The sessions that were used after a time of the monotonic clock."""
@@ -506,12 +506,12 @@ cdef class StreamableHttp(HttpTarget):
 
     async def save_session(self, session):
         """Write the state of a session where other hosts read it."""
-        await self.directory.save(self, session)
+        await self.directory.own.save(self, session)
 
     def drop_session(self, session):
         """End a session here, which another process has now."""
         session.keep_events()
-        self.directory.dropped(session.id)
+        self.directory.own.dropped(session.id)
         self.sessions.end(session)
 
     def drop_sessions(self):
@@ -539,7 +539,7 @@ cdef class StreamableHttp(HttpTarget):
         if self.directory is not None and not self.draining:
             for session in self.sessions.used_since(-1.0):
                 session.keep_events()
-            self.directory.draining(self)
+            self.directory.own.draining(self)
         self.draining = True
         if self.sessions is not None:
             self.sessions.drain()

@@ -229,7 +229,7 @@ cdef class McpExchange(Exchange):
             if self.status == 0 and self.carrier is not None:
                 self.carrier.output.fields = JSON_FIELDS + self.more_fields
         elif self.target.directory is not None:
-            self.target.directory.opened()
+            self.target.directory.own.opened()
         return 0
 
     cdef bytes line_of_opened_c(self):
