@@ -434,11 +434,11 @@ class Presence:
         return True
 
     async def not_gone(self, name: str) -> str | None:
-        """Return a host with a name that may own something; None: there is none. StoreUnavailable,
-        ProtocolError as of `Cluster.run`."""
+        """Return another host with a name that may own something; None: there is none.
+        StoreUnavailable, ProtocolError as of `Cluster.run`."""
         _, _, words = await self._cluster.run(_LOOK, self._base, "")
         urls = self._urls_of(dict(zip(words[::2], words[1::2], strict=True)))
-        known = [member for member in urls if member.partition("@")[0] == name]
+        known = [one for one in urls if one.partition("@")[0] == name and one != self.member]
         are_gone = zip(known, await asyncio.gather(*map(self.is_gone, known)), strict=True)
         return next((member for member, is_gone in are_gone if not is_gone), None)
 

@@ -25,7 +25,7 @@ from wirespeed.litemcp.bridge import as_lite_server
 from wirespeed.litemcp.endpoint import LiteEndpoint, refuse
 from wirespeed.litemcp.server import LiteServer
 from wirespeed.proxy.downstream import Downstream, DownstreamService
-from wirespeed.proxy.flow.rates import host_of
+from wirespeed.transport.address import host_of
 from wirespeed.transport.gate import Admission, Refused
 from wirespeed.transport.headers import Headers
 from wirespeed.transport.http.exchange import HttpTarget

@@ -182,6 +182,13 @@ def networks(places: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IP
         raise ValueError(f"trusted_proxies: {exc}") from None
 
 
+def host_of(address: str) -> str:
+    """Return an address without its port."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
+
+
 def is_name(host: str) -> bool:
     """Whether a host has to be looked up: it is there, and no IP address."""
     try:

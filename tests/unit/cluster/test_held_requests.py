@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.hosts import Visitor, deployed, join
-from lab.http import call, message
+from lab.hosts import TOKENS, Visitor, deployed, join
+from lab.http import FOREVER, call, message
 from lab.store import Cable, MakeServer, StoreServer
 
+from wirespeed.cluster.presence import member_of
 from wirespeed.cluster.store import STORE_TIMEOUT
 
 pytestmark = pytest.mark.compiled
@@ -136,6 +137,49 @@ async def test_a_client_that_leaves(tmp_path: Path, store_server: StoreServer) -
         third = await one.send("b", body=call("who", {"text": long}, 4))
         assert text_of(await small.response()) == "b"
         assert (await third.response()).status == 200
+
+
+async def test_a_client_that_sends_much(tmp_path: Path, store_server: StoreServer) -> None:
+    """It needs no session for that, and takes the room of nobody else."""
+    async with deployed(tmp_path, store_server.url, "a", "b", tokens=TOKENS) as hosts:
+        one, other = Visitor(hosts, TOKENS["anne"]), Visitor(hosts, TOKENS["bob"])
+        await one.initialize("a")
+        await saved(store_server, 1)
+        other.fields["mcp_session_id"] = "a.0." + "A" * 32
+        await hosts.kill("a")
+        held = await other.send("b", body=call("who", {"text": "x" * LONG}))
+        await held.writer.drain()
+        await asyncio.sleep(0.2)  # it is there
+        assert (await other.call("b", "who", text="x" * LONG)).status == 503
+        assert (await one.call("b", "who", text="x" * LONG)).status == 200
+        assert (await held.response()).status == 404
+
+
+async def test_an_entry_that_nobody_can_read(tmp_path: Path, store_server: StoreServer) -> None:
+    """What is held because of it is answered."""
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await saved(store_server, 1)
+        url = f"http://127.0.0.1:{hosts.ports['a']}"
+        await hosts.kill("a")
+        held = await one.send("b", body=call("who"))
+        await asyncio.sleep(0.2)
+        (key,) = store_server.ask("KEYS", "*{sessions1:*hosts")
+        store_server.ask("HSET", key, member_of("a", url), f"1 x {url}")
+        assert (await held.response()).status == 503
+
+
+async def test_a_worker_that_its_host_does_not_have(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    async with deployed(tmp_path, store_server.url, "a") as hosts:
+        one = Visitor(hosts)
+        one.fields["mcp_session_id"] = "a.7." + "A" * 32
+        async with asyncio.timeout(FOREVER):
+            while (answer := await one.call("a", "who")).status == 503:
+                await asyncio.sleep(0.05)  # the store is new: it may have lost its data
+        assert answer.status == 404
 
 
 async def test_a_host_that_drains(tmp_path: Path, store_server: StoreServer) -> None:

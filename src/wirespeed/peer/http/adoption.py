@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from wirespeed.errors import ProtocolError
 from wirespeed.peer.http.exchange import BUSY, SESSION_OVER, not_passed, refuse
 from wirespeed.peer.http.sessions import SessionLimit
 from wirespeed.protocol import codes
+from wirespeed.transport.address import host_of
 from wirespeed.transport.options import NotPassed
 from wirespeed.transport.service import Peer
 
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.server")
 
 MAX_TRIES = 3  # to pass one request on
-MAX_HELD = 10_000  # requests of one endpoint that are held
-MAX_HELD_BYTES = 16 * 1024 * 1024  # of their bodies
+MAX_HELD = 16 * 1024 * 1024  # bytes of the requests of one client that are held
 AT_ONCE = 256  # sessions that are looked for
 MESSAGE_TIMEOUT = 10.0  # seconds for a message to a session that is made again
 
@@ -55,8 +56,7 @@ class Adoption:
         self.directory = directory
         self._finding: dict[tuple[str, bytes | None], asyncio.Task[Any]] = {}  # by id, principal
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._n_held = 0
-        self._bytes_held = 0
+        self._held: Counter[bytes | str] = Counter()  # bytes, by client
 
     def seek(self, exchange: Exchange, id: str, body: bytes) -> None:
         """Answer a request of a session of which nothing is known here."""
@@ -158,25 +158,25 @@ class Adoption:
         self.sessions.add(session, exchange.principal)
         return True
 
-    async def hold(self, host: str, n: int, until: float) -> bool:
+    async def hold(self, exchange: Exchange, host: str, n: int, until: float) -> bool:
         """Hold a request with a body of n bytes until it is decided whether a host is gone. Return
-        False: it is not decided, or too much is held."""
-        if (
-            self.endpoint.draining
-            or self._n_held >= MAX_HELD
-            or (n and self._bytes_held + n > MAX_HELD_BYTES)
-        ):
+        False: it is not decided, or too much of its client is held."""
+        client = exchange.principal or host_of(exchange.address)
+        if self.endpoint.draining or (n and self._held[client] + n > MAX_HELD):
             return False
-        self._n_held += 1
-        self._bytes_held += n
+        self._held[client] += n
         try:
             async with asyncio.timeout_at(until):
                 return await self.directory.decided(host)
         except (ProtocolError, TimeoutError):
             return False
+        except Exception as exc:
+            logger.error("internal error while a request is held", exc_info=exc)
+            return False
         finally:
-            self._n_held -= 1
-            self._bytes_held -= n
+            self._held[client] -= n
+            if not self._held[client]:
+                del self._held[client]
 
 
 class _Search:
@@ -210,7 +210,7 @@ class _Search:
         adoption, exchange = self._adoption, self._exchange
         found: bool | str | None = ""
         while isinstance(found, str):
-            if found and not await adoption.hold(found, len(self._body), self._until):
+            if found and not await adoption.hold(exchange, found, len(self._body), self._until):
                 found = None
             else:
                 found = await adoption.found(exchange, self._id, lost_by, unreached)

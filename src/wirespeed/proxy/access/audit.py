@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from wirespeed.errors import TransportError
 from wirespeed.protocol import codes
 from wirespeed.proxy.downstream import name_of
-from wirespeed.proxy.flow.rates import host_of
 from wirespeed.proxy.own_requests import CANCELLED
 from wirespeed.proxy.side import Audits
+from wirespeed.transport.address import host_of
 from wirespeed.transport.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from wirespeed.transport.address import host_of
 from wirespeed.transport.token_buckets import TokenBuckets, next_token
 
 if TYPE_CHECKING:
@@ -31,13 +32,6 @@ def credentials_of(side: Side) -> bytes | str:
     if side.principal is not None:
         return side.principal
     return "" if side.peer is None else host_of(side.peer.address)
-
-
-def host_of(address: str) -> str:
-    """Return an address without its port."""
-    if address.startswith("["):
-        return address[1:].partition("]")[0]
-    return address.partition(":")[0] if address.count(":") == 1 else address
 
 
 Ask: TypeAlias = "Callable[[bytes | str, float, int], float | Future[float]]"
