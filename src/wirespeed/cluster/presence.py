@@ -50,8 +50,9 @@ _ANSWER = re.compile(rb"(up|told|down) ([0-9]{1,15})")
 # entry is "end without_store oldest newest seen instance URL": the numbers of views that its
 # workers can have, and those that they had, by worker (0: not known; LEFT: it has left). Returns
 # whether this host has its name, what changes when the store loses its data, for how many
-# milliseconds it has not changed, the number of the view, and the members and URLs of all other
-# hosts that live. A process with the same name and URL takes the place of an earlier one.
+# milliseconds it has not changed, the number of the view, in how many milliseconds the first entry
+# of another host ends, and the members and URLs of all other hosts that live. A process with the
+# same name and URL takes the place of an earlier one.
 _RENEW = Script(
     """
 local key, views = KEYS[1] .. 'hosts', KEYS[1] .. 'views'
@@ -62,7 +63,7 @@ local function number(n) return string.format('%.0f', n) end
 redis.call('HSETNX', key, '', number(now) .. ' ' .. instance)
 local data = redis.call('HGET', key, '')
 local name, own, oldest, living = string.match(member, '^[^@]*'), '', math.huge, {}
-local found = {1, data, now - (tonumber(string.match(data, '^%d+')) or now), 0}
+local found = {1, data, now - (tonumber(string.match(data, '^%d+')) or now), 0, 9000000}
 local all = redis.call('HGETALL', key)
 for i = 1, #all, 2 do
   local other = all[i]
@@ -79,6 +80,7 @@ for i = 1, #all, 2 do
         living[#living + 1] = other
         found[#found + 1] = other
         found[#found + 1] = url
+        found[5] = math.min(found[5], ends - now)
         if string.match(other, '^[^@]*') == name then found[1] = 0 end
       end
     end
@@ -269,12 +271,13 @@ class Presence:
             await asyncio.wait(tasks)
         await self._run_renewal(0.0)
 
-    async def renew(self) -> None:
-        """Renew the entry of this host, and read those of the others. StoreUnavailable,
-        ProtocolError as of `Cluster.run`."""
+    async def renew(self) -> float:
+        """Renew the entry of this host, and read those of the others. Return in how many seconds
+        that is due again: a host whose entry ends is noticed then. StoreUnavailable, ProtocolError
+        as of `Cluster.run`."""
         since = time.monotonic()
         try:
-            is_own, data, age, number, *answer = await self._run_renewal(LIFETIME)
+            is_own, data, age, number, end, *answer = await self._run_renewal(LIFETIME)
         except StoreUnavailable:
             self._lacks_shard = self._cluster.state == "up"
             raise
@@ -314,6 +317,7 @@ class Presence:
         for url in [url for url, when in self._counted.items() if since - when > LIFETIME]:
             del self._counted[url]
         await self._links.close(but={self.url, *hosts.values(), *self._counted})
+        return min(RENEWAL, int(end) / 1000)
 
     async def renew_together(self) -> None:
         """As `renew`, once for all that ask in one turn of the loop."""

@@ -177,7 +177,7 @@ class SessionHosts:
             try:
                 if time.monotonic() >= due:
                     due = time.monotonic() + RENEWAL
-                    await self._presence.renew()
+                    due = min(due, time.monotonic() + await self._presence.renew())
                 if self.cluster.state != "down" and self._presence.lease.lasts:
                     await self.own.write(self._endpoints)
             except StoreUnavailable:  # the cluster logs it

@@ -4,16 +4,19 @@ it. Hosts that are processes are in test_partitions.py."""
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 from lab import raw
 from lab.session import Lab, served
-from lab.store import LISTS_FOR_SCRIPTS, MakeServer, free_port
+from lab.store import LISTS_FOR_SCRIPTS, MakeServer, StoreServer, free_port
 
-from wirespeed.cluster import SessionHosts
-from wirespeed.cluster.presence import Presence
+from wirespeed.cluster import Cluster, SessionHosts
+from wirespeed.cluster.presence import RENEWAL, Presence, member_of
 from wirespeed.errors import StoreUnavailable
+
+BASE = "test:{hosts}:"
 
 
 class Told:
@@ -35,6 +38,14 @@ class Told:
         """It stays open."""
 
 
+def host(name: str, cluster: Cluster, text: bytes | None = None) -> Presence:
+    """A host that others do not reach, and that all others tell the same."""
+    options: dict[str, Any] = {"on_over": int, "on_data_lost": int, "without_store": 600}
+    found = Presence(cluster, BASE, f"http://{name}:1", Told(text), **options)  # type: ignore[arg-type]
+    found.begin(name)
+    return found
+
+
 @pytest.mark.parametrize(
     ("text", "goes_on"),
     [
@@ -50,22 +61,36 @@ async def test_what_another_host_says(
 ) -> None:
     """What cannot be read is as no answer."""
     store = new_store_server()
-    hosts, clusters = [], [store.cluster() for _ in "ab"]
-    for name, cluster in zip("ab", clusters, strict=True):
-        url = f"http://{name}:1"
-        options: dict[str, Any] = {"on_over": int, "on_data_lost": int, "without_store": 600}
-        host = Presence(cluster, "test:{hosts}:", url, Told(text), **options)  # type: ignore[arg-type]
-        host.begin(name)
-        hosts.append(host)
+    clusters = [store.cluster() for _ in "ab"]
+    hosts = [host(name, one, text) for name, one in zip("ab", clusters, strict=True)]
     one = hosts[0]
     async with clusters[0], clusters[1]:
-        for host in (*hosts, one):
-            await host.renew()
+        for each in (*hosts, one):
+            await each.renew()
         store.kill()
         with pytest.raises(StoreUnavailable):
             await one.renew()
         assert await one.go_on() is (text == b"up 5000")
         assert one.is_cut_off is goes_on
+
+
+async def test_an_entry_that_ends(store_server: StoreServer) -> None:
+    """The host looks again at that time."""
+    store_server.ask("HSET", f"{BASE}hosts", "", "1 data")  # which are old
+    async with store_server.cluster() as cluster:
+        one = host("a", cluster)
+        await host("b", cluster).renew()
+        assert await one.renew() == RENEWAL
+        due = RENEWAL
+        while due == RENEWAL:  # it has ended before the host looked
+            ends = round(time.time() * 1000) + 700
+            entry = f"{ends} 60000 1 1 1 i http://c:1"
+            store_server.ask("HSET", f"{BASE}hosts", member_of("c", "http://c:1"), entry)
+            due = await one.renew()
+        assert set(one.hosts) == {"b", "c"}
+        while "c" in one.hosts:
+            await asyncio.sleep(due)
+            due = await one.renew()
 
 
 async def test_a_store_whose_answers_cannot_be_read(
