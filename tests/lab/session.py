@@ -282,11 +282,17 @@ async def served(
     token: str | None = None,
     authenticate: Authenticate | None = None,
     beside: Server | None = None,
+    slow_reader_timeout: float = 30.0,
     **http: Any,
 ) -> AsyncIterator[HttpClient]:
     """A client of a server that listens; ``http``: its `HttpOptions`. ``beside``: a further server
     of the port."""
-    options = {"http": HttpOptions(**http), "token": token, "authenticate": authenticate}
+    options = {
+        "http": HttpOptions(**http),
+        "token": token,
+        "authenticate": authenticate,
+        "slow_reader_timeout": slow_reader_timeout,
+    }
     servers = {"/mcp": lab.server}
     if beside is not None:
         servers["/beside"] = beside

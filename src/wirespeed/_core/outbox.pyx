@@ -171,6 +171,11 @@ cdef class Outbox:
     def __len__(self):
         return self.size
 
+    @property
+    def ready(self):
+        """The number of bytes that may be sent."""
+        return self.ready_c()
+
     # -- writing -------------------------------------------------------------------------------
 
     cdef uint8_t *reserve_c(self, size_t n) except NULL:

@@ -458,6 +458,20 @@ async def test_what_is_held_counts_as_queued(store_server: StoreServer, store: L
         assert steps(await reply.messages()) == [*range(40), "end"]
 
 
+async def test_who_waits_for_the_store_is_no_slow_reader(
+    store_server: StoreServer, store: Late, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = Lab(limits=Limits(output_high=100_000, output_low=50_000))
+    async with at_a_host(lab, store_server, store, slow_reader_timeout=0.1) as client:
+        call = asyncio.create_task(client.call("flood", n=40, meta=TOKEN))
+        await lab.stuck()
+        await asyncio.sleep(1)
+        reply = await call
+        store.answer(1000)
+        assert steps(await reply.messages()) == [*range(40), "end"]
+    assert "unread" not in caplog.text
+
+
 async def test_a_large_event(store_server: StoreServer) -> None:
     """It waits for the store though it has more than 4 MiB, and can be had again."""
     lab = Lab(limits=Limits(max_message=2**24))

@@ -311,15 +311,6 @@ cdef class McpExchange(Exchange):
         self.leave()
         return True
 
-    def unread(self):
-        """Return the bytes that wait until the client reads, and those that wait for something
-        else, such as the store."""
-        cdef Outbox out
-        if self.carrier is None:
-            return 0, 0
-        out = self.carrier.wire.outbox
-        return out.ready_c(), out.size - out.ready_c()
-
     def on_slow(self):
         """Tell the connection that serves the client."""
         if self.client is not None:

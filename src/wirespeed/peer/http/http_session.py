@@ -77,11 +77,14 @@ class _Get:
     def is_stuck(self, most: int) -> bool:
         """Whether the client leaves ``most`` bytes unread. What the store has held back, and what
         is sent once more, reaches the client at once, so that much may be unread besides."""
-        unread, held = self.exchange.unread()
-        if unread < most:
+        if self.exchange.carrier is None:
+            return False
+        out = self.exchange.carrier.wire.outbox
+        if out.ready < most:
             self._most_late = 0
-        self._most_late = max(self._most_late, held if self.live else unread + held)
-        return unread >= most + self._most_late
+        late = len(out) - out.ready if self.live else len(out)
+        self._most_late = max(self._most_late, late)
+        return out.ready >= most + self._most_late
 
 
 class SessionKeeper(Protocol):

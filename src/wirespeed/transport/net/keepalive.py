@@ -155,8 +155,9 @@ class KeepAlive:
         # The peer's side has taken the bytes that have left the queue since the last check. (Our
         # own side buffers the first bytes for a peer that is gone.)
         takes = watched._queued and bytes_out != watched._bytes_out
-        full = queued >= wire.limits.output_high
-        if takes or not full:
+        high = wire.limits.output_high
+        full = queued >= high
+        if takes or wire.outbox.ready < high:  # the rest waits for something else than the peer
             watched._stuck = now
         elif now - watched._stuck >= self._slow_reader_timeout:
             if not watched._asked_twice:
