@@ -57,6 +57,7 @@ class ListenConfig:
             complete: `ListenOptions.max_input_bytes`.
         session_idle: Seconds without a request or an open stream after which the session of a
             client over HTTP ends: `HttpOptions.session_ttl`.
+        response: What answers a request over HTTP.
         trusted_proxies: Proxies whose ``X-Forwarded-For`` or ``Forwarded`` names the client.
         sse_path: The path of HTTP+SSE (2024-11-05).
         access_log: One line for each request over HTTP, and for each other connection.
@@ -74,6 +75,7 @@ class ListenConfig:
     max_connections: int | None = None
     max_input_bytes: int | None = None
     session_idle: float | None = None
+    response: Literal["auto", "json", "sse"] = "auto"
     trusted_proxies: tuple[str, ...] = ()
     sse_path: str | None = None
     access_log: Literal["text", "json"] | None = None

@@ -322,6 +322,7 @@ ListenKeys: Any = _keys(
     max_connections=_count("Connections at once."),
     max_input_bytes=_count("Bytes of all requests that are not complete."),
     session_idle=_seconds("Seconds of silence after which an HTTP session ends."),
+    response="What answers a request over HTTP: JSON, a stream, or what fits.",
     trusted_proxies="Proxies that name the client.",
     sse_path="The path of HTTP+SSE.",
     access_log=Meta(),

@@ -36,6 +36,10 @@ _SAME, _SAME_OF_HTTP = (
     [name for name in ListenConfig.__dataclass_fields__ if name in options.__struct_fields__]
     for options in (ListenOptions, HttpOptions)
 )
+_OF_HTTP = (
+    *("response", "trusted_proxies", "sse_path"),
+    *("session_idle", "access_log_sample", "card"),
+)
 
 
 def options_of(
@@ -60,7 +64,7 @@ def options_of(
             http["session_ttl"] = listen.session_idle
         fields["http"] = HttpOptions(**http)
     else:
-        for name in ("trusted_proxies", "sse_path", "session_idle", "access_log_sample", "card"):
+        for name in _OF_HTTP:
             if getattr(listen, name) != ListenConfig.__dataclass_fields__[name].default:
                 only = "is for http:// and https:// only"
                 raise ValueError(f"{name} {only}, not for {address.scheme}:")

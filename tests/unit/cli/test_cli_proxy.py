@@ -139,6 +139,7 @@ def test_a_file(tmp_path: Path) -> None:
         ({"url": "wss://127.0.0.1:0/mcp", "certfile": "proxy.json"}, {}, "has no certificate"),
         ({"url": "ws://127.0.0.1:0/mcp", "certfile": "proxy.json"}, {}, "certfile is for"),
         ({"url": "ws://127.0.0.1:0/mcp", "ssePath": "/sse"}, {}, "ssePath is for"),
+        ({"url": "ws://127.0.0.1:0/mcp", "response": "sse"}, {}, "response is for"),
         ({"url": "ws://127.0.0.1:0/mcp", "accessLogSample": 0.5}, {}, "accessLogSample is for"),
         ({"url": "http://127.0.0.1:0/mcp", "trustedProxies": ["x"]}, {}, "trustedProxies"),
         ({"url": "unix:s", "token": "t"}, {}, "token is for HTTP"),
