@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import time
 from pathlib import Path
@@ -45,6 +46,29 @@ async def test_a_session_that_a_worker_has_adopted(
         for one in visitors:
             assert [await one.answer("c", "who") for _ in range(8)] == ["b"] * 8
         assert {store_server.ask("HGET", key, "epoch") for key in keys} == {"1"}
+
+
+async def test_a_worker_that_its_host_does_not_reach(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """It keeps its sessions."""
+    async with deployed(tmp_path, store_server.url, "a", "b", workers=2) as hosts:
+        visitors = [Visitor(hosts) for _ in range(8)]
+        ids = [await one.initialize("a") for one in visitors]
+        assert {id[:4] for id in ids} == {"a.0.", "a.1."}
+        await n_saved(store_server, 8)
+        pid = hosts.hosts["a"].process.pid
+        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        for worker in map(int, workers):  # there is no room for a connection to another one
+            opened = [int(file.name) for file in Path(f"/proc/{worker}/fd").iterdir()]
+            resource.prlimit(worker, resource.RLIMIT_NOFILE, (max(opened) + 1, before[1]))
+        said = [await one.call("b", "who") for one in visitors]
+        assert {answer.status for answer in said} == {200, 503}
+        for worker in map(int, workers):
+            resource.prlimit(worker, resource.RLIMIT_NOFILE, before)
+        for one in visitors:
+            assert [await one.answer(host, "who") for host in "ab"] == ["a", "a"]
 
 
 async def test_a_host_that_comes_back_with_fewer_workers(

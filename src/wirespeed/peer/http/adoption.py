@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirespeed.server")
 
-MAX_TRIES = 3  # to pass one request on
+MAX_TRIES = 4  # to pass one request on
 MAX_HELD = 16 * 1024 * 1024  # bytes of the requests of one client that are held
 AT_ONCE = 256  # sessions that are looked for
 MESSAGE_TIMEOUT = 10.0  # seconds for a message to a session that is made again
@@ -67,7 +67,7 @@ class Adoption:
     ) -> None:
         """Answer a request that a process, ``asked``, did not answer that should have its session.
         ``asked``: As of `SessionDirectory.owner_of`."""
-        _Search(self, exchange, id, body).not_passed(asked, why)
+        _Search(self, exchange, id, body, n_tries=1).not_passed(asked, why)
 
     def not_here(self, exchange: Exchange, id: str, body: bytes) -> None:
         """Answer a request of another process, for a session that this one does not have: it looks
@@ -180,14 +180,16 @@ class Adoption:
 
 
 class _Search:
-    """The search for the session of one request."""
+    """The search for the session of one request, which was passed on ``n_tries`` times before."""
 
-    def __init__(self, adoption: Adoption, exchange: Exchange, id: str, body: bytes) -> None:
+    def __init__(
+        self, adoption: Adoption, exchange: Exchange, id: str, body: bytes, n_tries: int = 0
+    ) -> None:
         self._adoption = adoption
         self._exchange = exchange
         self._id = id
         self._body = body
-        self._n_tries = 0
+        self._n_tries = n_tries
         self._was_lost = False  # a process may have seen the request
         self._until = adoption.endpoint.loop.time() + adoption.directory.patience
 
@@ -217,14 +219,17 @@ class _Search:
                 lost_by = unreached = None
         self._leave()
         carrier: Any = exchange.carrier
+        passed = carrier.passed
         host = None
-        if found and carrier.passed is None and self._id not in adoption.sessions:
-            host = adoption.directory.host_of(self._id, None)
-        if found is None or self._n_tries >= MAX_TRIES:
-            refuse(exchange, *BUSY)
-        elif not found and self._was_lost and exchange.method == "DELETE":
+        if found and self._id not in adoption.sessions and (passed is None or passed.far):
+            host = adoption.directory.host_of(self._id, None if passed is None else passed.worker)
+        if found is False and self._was_lost and exchange.method == "DELETE":
             exchange.respond(204)
-        elif not found and carrier.passed is None:
+        elif found is None or self._n_tries >= MAX_TRIES:
+            refuse(exchange, *BUSY)
+        elif not found and passed is not None and self._n_tries:
+            refuse(exchange, *BUSY)  # the worker that another host names may have it
+        elif not found and passed is None:
             refuse(exchange, 404, SESSION_OVER)
         elif host is None:
             carrier.take_again(exchange, self._body)
@@ -242,13 +247,13 @@ class _Search:
         self._was_lost = self._was_lost or why is NotPassed.LOST
         if why is NotPassed.FULL or (why is NotPassed.LOST and not self._may_come_twice()):
             not_passed(exchange, self._body, why)
+        elif why is not NotPassed.NOT_HERE:
+            # once more at once: it may take requests on another connection
+            self.begin(unreached=asked[0] if self._n_tries > 1 else None)
         elif exchange.carrier.passed is not None:
             self._adoption.not_here(exchange, self._id, self._body)
-        elif why is NotPassed.NOT_HERE:
-            self.begin(lost_by=asked)
         else:
-            # once more at once: it may take requests on another connection
-            self.begin(unreached=asked[0] if self._n_tries else None)
+            self.begin(lost_by=asked)
 
     def _may_come_twice(self) -> bool:
         """Whether the request does the same twice as once: a GET, a DELETE, an answer to a
