@@ -22,6 +22,7 @@ cdef class Pending:
     cdef uint32_t room
     cdef uint32_t used           # slots ever used, slot 0 included
     cdef uint32_t free_head      # 0: none
+    cdef uint32_t first          # the generation at the first use of a slot
     cdef readonly uint32_t live
     cdef readonly uint32_t limit
     cdef Deadline *heap          # by deadline; answered ids stay until they are first

@@ -63,7 +63,7 @@ cdef class Pending:
                     raise MemoryError("no memory for the table of outstanding requests")
                 self.slots = grown
                 self.room = room
-            self.slots[slot].generation = 0
+            self.slots[slot].generation = self.first
             self.slots[slot].next_free = 0
         id = (<int64_t> self.slots[slot].generation << SLOT_BITS) | slot
         while self.chosen is not None and b"%d" % id in self.chosen:
@@ -248,6 +248,11 @@ cdef class Pending:
         if token is None:
             raise TypeError("None cannot be a token")
         return self.add_c(token, deadline)
+
+    def begin_after(self, uint32_t n_tables, /):
+        """Issue no id that one of n earlier tables has issued to the same peer, unless that one
+        used a slot more than 65,536 times, or there were so many tables."""
+        self.first = (n_tables & 0xFFFF) << 16
 
     def take(self, int64_t id, /):
         """Remove an outstanding id. Returns its token; None when it was not outstanding."""

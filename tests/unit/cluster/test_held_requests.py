@@ -97,6 +97,29 @@ async def test_what_was_passed_on_to_a_frozen_host(
         assert text_of(await one.call("b", "who")) == "b"
 
 
+async def test_the_answer_to_a_question_of_the_host_that_is_gone(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """It answers no question of the next one: no id comes twice in a session."""
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await saved(store_server, 1)
+        asked = []
+        for n, host in enumerate("ab"):
+            peer = await one.send(host, body=call("confirm", {}, n))
+            head = await peer.head()
+            asked += await peer.until(head, 1)
+            if host == "a":
+                await hosts.kill("a")
+        for question, action in zip(asked, ("accept", "decline"), strict=True):
+            result = {"action": action, "content": {"value": True}}
+            answer = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+            assert (await one.ask("b", body=json.dumps(answer).encode())).status == 202
+        _, said = await peer.until(head, 2)
+        assert said["result"]["content"][0]["text"] == "b: DeclinedElicitation()"
+
+
 async def test_a_host_that_goes_on_in_time(tmp_path: Path, store_server: StoreServer) -> None:
     """It keeps its sessions, and gets what was held."""
     async with deployed(tmp_path, store_server.url, "a", "b") as hosts:

@@ -31,6 +31,20 @@ def test_an_id_is_a_slot_and_a_generation() -> None:
     assert len(pending) == pending.live == 1
 
 
+def test_a_table_after_others() -> None:
+    """It knows none of their ids, and has none of them."""
+    found = set()
+    for n in (0, 1, 2, 0xFFFF):
+        pending = Pending()
+        pending.begin_after(n)
+        ids = [pending.add("t") for _ in range(3)]
+        ids.append((pending.take(ids[0]), pending.add("t"))[1])
+        assert max(ids) < 1 << 52
+        assert not [id for id in found if pending.find(str(id).encode())]
+        assert len(found | set(ids)) == len(found) + 4
+        found |= set(ids)
+
+
 def test_find_is_exact() -> None:
     pending = Pending()
     for i in range(1, 13):

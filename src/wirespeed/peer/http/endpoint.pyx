@@ -385,6 +385,8 @@ cdef class StreamableHttp(HttpTarget):
     def new_session(self, id, streams_name=None, epoch=0):
         """A new session, which the table does not have yet."""
         cdef SessionConnection client = self.connect_c(False)
+        # what answers a question of an earlier process answers none of this one
+        client.session.pending.begin_after(epoch)
         session = HttpSession(id, client, self.streams, streams_name, epoch)
         client.closed.add_done_callback(lambda _: self.sessions.end(session))
         (<SessionLink> client.link).carry = session.carry
