@@ -388,7 +388,8 @@ class OwnRecords:
     async def _save(
         self, endpoint: SessionEndpoint, session: HttpSession, record: SessionRecord, now: float
     ) -> None:
-        seconds = 1.25 * endpoint.options.session_ttl  # it is renewed after a quarter
+        # It is renewed after a quarter of that; no use is noted while the store is away.
+        seconds = 2.0 * endpoint.options.session_ttl
         is_ours = await self._records.save(session.id, record, seconds)
         if not is_ours:
             endpoint.drop_session(session)

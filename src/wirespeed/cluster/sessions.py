@@ -302,6 +302,12 @@ class SessionHosts:
             if taken is not None:
                 return taken
 
+    async def renewed(self) -> bool:
+        """Renew the lease. Return whether it lasts."""
+        with contextlib.suppress(StoreUnavailable, ProtocolError):
+            await self._presence.renew_together()
+        return self._presence.lease.lasts
+
     async def decided(self, host: str) -> bool:
         """Wait until it may be known whether a host that `find` has named is gone. Return False: it
         is not, for longer than a host that is killed is waited for. StoreUnavailable, ProtocolError

@@ -13,7 +13,7 @@ from lab.hosts import TOKENS, Visitor, deployed, join
 from lab.http import FOREVER, call, message
 from lab.store import Cable, MakeServer, StoreServer
 
-from wirespeed.cluster.presence import member_of
+from wirespeed.cluster.presence import LIFETIME, member_of
 from wirespeed.cluster.store import STORE_TIMEOUT
 
 pytestmark = pytest.mark.compiled
@@ -270,3 +270,26 @@ async def test_a_host_that_loses_the_store_alone(tmp_path: Path, store_server: S
             assert answer.status == 200, answer.body
             heard.append(text_of(answer))
         assert (await one.call("a", "who")).status == 503
+
+
+@pytest.mark.parametrize("store_is_away", [False, True])
+async def test_a_session_that_a_host_opens_when_it_wakes(
+    tmp_path: Path, store_server: StoreServer, store_is_away: bool
+) -> None:
+    """The others know the host by then. Without the store it opens none: they would not."""
+    async with deployed(tmp_path, store_server.url, "a", "b", store_timeout=STORE_TIMEOUT) as hosts:
+        one = Visitor(hosts)
+        hosts.hosts["a"].signal(signal.SIGSTOP)
+        await asyncio.sleep(LIFETIME + 0.5)
+        opening = await hosts.connect("a")
+        answered = asyncio.create_task(opening.initialize())
+        await asyncio.sleep(0.1)  # it has sent
+        if store_is_away:
+            store_server.ask("CLIENT", "PAUSE", 3000, "ALL")
+        hosts.hosts["a"].signal(signal.SIGCONT)
+        opened = await answered
+        if store_is_away:
+            assert (opened.status, opened.headers["retry-after"]) == (503, "1")
+        else:
+            one.fields["mcp_session_id"] = opened.headers["mcp-session-id"]
+            assert await one.answer("b", "who") == "a"

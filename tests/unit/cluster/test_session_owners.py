@@ -14,6 +14,7 @@ from lab.hosts import TOKENS, Visitor, deployed
 from lab.http import FOREVER, LEGACY, call
 from lab.store import Cable, MakeServer, StoreServer
 
+from wirespeed import HttpOptions
 from wirespeed.cluster.presence import member_of
 from wirespeed.cluster.store import STORE_TIMEOUT
 
@@ -195,6 +196,8 @@ async def test_the_record_of_an_adopted_session_lives_as_long_as_a_new_one(
         await one.initialize("a")
         (key,) = store_server.ask("KEYS", "*{session1:*record")
         life = store_server.ask("PTTL", key)
+        # longer than the session: no use of it is noted while the store is away
+        assert life > 1.9 * HttpOptions().session_ttl * 1000
         await hosts.kill("a")
         store_server.ask("PEXPIRE", key, 60_000)  # as one that was idle for most of its life
         assert await one.answer("b", "who") == "b"

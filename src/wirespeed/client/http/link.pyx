@@ -596,6 +596,8 @@ cdef class HttpLink(ExchangeLink):
             if exc is None and self.session_is_gone_c(
                 note.status, parse(note.body, max_depth=self.max_depth)
             ):
+                if note.what == ANSWER and not self.lost:  # who asked cannot answer either
+                    self.lose(ConnectionLost(self.gone))
                 return 0
             why = exc or f"{note.status} {reason_of(note.status)}"
             self.quiet.log(

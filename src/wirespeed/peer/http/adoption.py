@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,11 @@ class Adoption:
             refuse(exchange, *BUSY)
         else:
             _Search(self, exchange, id, body).begin()  # the session is being adopted here
+
+    def renew_first(self, exchange: Exchange, body: bytes) -> None:
+        """Answer `initialize` at a process whose lease is over: the others may not know its host,
+        and would say that nobody has the session."""
+        _Search(self, exchange, "", body).renew_first()
 
     async def found(
         self,
@@ -195,7 +201,14 @@ class _Search:
 
     def begin(self, lost_by: tuple[str, int] | None = None, unreached: str | None = None) -> None:
         """Answer the request when the session is found."""
-        task = self._adoption.endpoint.streams.run(self._run(lost_by, unreached))
+        self._start(self._run(lost_by, unreached))
+
+    def renew_first(self) -> None:
+        """Answer the request when this process has a lease."""
+        self._start(self._renew_first())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._adoption.endpoint.streams.run(work)
         self._exchange.on_gone = task.cancel
         self._exchange.on_drain = partial(self._drain, task)
 
@@ -207,6 +220,15 @@ class _Search:
 
     def _leave(self) -> None:
         self._exchange.on_gone = self._exchange.on_drain = None
+
+    async def _renew_first(self) -> None:
+        is_known = await self._adoption.directory.renewed()
+        self._leave()
+        if is_known:
+            carrier: Any = self._exchange.carrier
+            carrier.take_again(self._exchange, self._body)
+        else:
+            refuse(self._exchange, *BUSY)
 
     async def _run(self, lost_by: tuple[str, int] | None, unreached: str | None) -> None:
         adoption, exchange = self._adoption, self._exchange

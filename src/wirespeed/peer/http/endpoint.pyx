@@ -231,6 +231,10 @@ cdef class StreamableHttp(HttpTarget):
                 ex.modern = True           # there is no other era
                 return self.serve_c(self.lane_c(), ex, head, slab, p, n, m)   # names the versions
             return self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
+        if self.lease is not None and self.lease.is_over_c():
+            body = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
+            self.adoption.renew_first(ex, body)
+            return 0
         try:
             session = self.sessions.open(ex.principal, self.new_session)
         except SessionLimit as exc:

@@ -16,7 +16,7 @@ from wirespeed.client.http import exchanges
 from wirespeed.errors import CallTimeout, ConnectionLost, HttpStatusError, WirespeedError
 from wirespeed.limits import Limits
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
-from wirespeed.types import ResourceUpdated, Resumed, ToolsChanged
+from wirespeed.types import Accept, ElicitParams, ResourceUpdated, Resumed, ToolsChanged
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +184,28 @@ async def test_subscriptions_outlive_a_session(caplog: Any) -> None:
             assert await events.next_event(5) == ResourceUpdated("file:///a")
         sent = [one.headers["mcp-session-id"] for one in peer.sent("resources/subscribe")]
         assert sent == ["s-1", "s-2"]
+    caplog.clear()
+
+
+async def test_a_session_that_ends_before_an_answer_to_its_question(caplog: Any) -> None:
+    """The request that asked cannot be answered, so it is not waited for."""
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        peer.session = "s-2"
+        asked = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        exchange.open()
+        exchange.event({"id": 1, "method": "elicitation/create", "params": asked})
+        await exchange.gone
+
+    async def accept(_: ElicitParams) -> Accept:
+        return Accept({})
+
+    async with (
+        legacy(**{"tools/call": call}) as peer,
+        peer.client(era="legacy", on_elicit=accept) as client,
+    ):
+        with raises(ConnectionLost):
+            await client.call_tool("echo")
     caplog.clear()
 
 
