@@ -335,6 +335,8 @@ async def test_streams_of_a_session_that_moves(
         whole = await one.ask("a", body=call("who", {"steps": 2}, _meta={"progressToken": 1}))
         await asyncio.sleep(0.2)  # the store has the events
         hosts.hosts["a"].signal(end)
+        if end == signal.SIGTERM:  # before it notices, it answers
+            await asyncio.to_thread(hosts.hosts["a"].process.wait)
         assert await one.answer("b", "who") == "b"
         if end == signal.SIGSTOP:
             hosts.hosts["a"].signal(signal.SIGCONT)
