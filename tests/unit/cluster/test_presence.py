@@ -104,9 +104,16 @@ async def test_a_store_whose_answers_cannot_be_read(
         refused = await client.post(raw.initialize(0, "2025-11-25"))
         assert refused.status == 503
         wrong.kill()
-        new_store_server(port=port)
+        right = new_store_server(port=port)
         while not hosts.lease.lasts:
             await asyncio.sleep(0.05)
         await client.open()
         assert client.fields["mcp_session_id"]
+        right.kill()
+        new_store_server(*LISTS_FOR_SCRIPTS, port=port)
+        while hosts.lease.lasts:
+            await asyncio.sleep(0.05)
+        assert (await client.post(raw.request(1, "ping"))).status == 503
+        opening = await client.another().post(raw.initialize(0, "2025-11-25"))
+        assert opening.status == 503
     assert "this host is not known to the others: " in caplog.text

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -176,9 +176,6 @@ class Adoption:
                 return await self.directory.decided(host)
         except (ProtocolError, TimeoutError):
             return False
-        except Exception as exc:
-            logger.error("internal error while a request is held", exc_info=exc)
-            return False
         finally:
             self._held[client] -= n
             if not self._held[client]:
@@ -201,14 +198,14 @@ class _Search:
 
     def begin(self, lost_by: tuple[str, int] | None = None, unreached: str | None = None) -> None:
         """Answer the request when the session is found."""
-        self._start(self._run(lost_by, unreached))
+        self._start(partial(self._run, lost_by, unreached))
 
     def renew_first(self) -> None:
         """Answer the request when this process has a lease."""
-        self._start(self._renew_first())
+        self._start(self._renew_first)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._adoption.endpoint.streams.run(work)
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        task = self._adoption.endpoint.streams.run(self._answer(work))
         self._exchange.on_gone = task.cancel
         self._exchange.on_drain = partial(self._drain, task)
 
@@ -220,6 +217,15 @@ class _Search:
 
     def _leave(self) -> None:
         self._exchange.on_gone = self._exchange.on_drain = None
+
+    async def _answer(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception as exc:
+            logger.error("internal error while a session is looked for", exc_info=exc)
+            self._leave()
+            if not self._exchange.status:
+                refuse(self._exchange, *BUSY)
 
     async def _renew_first(self) -> None:
         is_known = await self._adoption.directory.renewed()
