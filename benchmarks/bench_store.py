@@ -8,8 +8,11 @@ does.
 the hosts, and the time until all records are written. Then one host is killed and started again:
 its start, and the first requests of a thousand of its sessions, which it adopts.
 
+``calls``: calls of a session at its host, and the same passed on by the other host, one and some
+at a time; and the same load on one host and on two. The processor time of the hosts.
+
 Needs a ``redis-server`` (or $WIRESPEED_REDIS), and Linux. ``python benchmarks/bench_store.py
-[operations|sessions] [--sessions N] [--json FILE]``.
+[operations|sessions|calls] [--sessions N] [--json FILE]``.
 """
 
 import argparse
@@ -22,13 +25,13 @@ import resource
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from statistics import median
 from typing import Any
 
 from bench_footprint import resident
@@ -50,6 +53,7 @@ ROUNDS = 5
 HOSTS = (3, 10, 30, 100, 300)
 CONNECTIONS = 32
 RESUMED = 1_000
+CALLS = 40_000  # of one measurement
 
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -163,7 +167,7 @@ async def operations(store: Store) -> dict[str, dict[str, float]]:
         store.client.flushall()
         rounds.append(await one_round(store))
     return {
-        name: {key: statistics.median(one[name][key] for one in rounds) for key in figures}
+        name: {key: median(one[name][key] for one in rounds) for key in figures}
         for name, figures in rounds[0].items()
     }
 
@@ -437,10 +441,69 @@ async def sessions(store: Store, n: int) -> dict[str, Any]:
     return found
 
 
+# -- calls -----------------------------------------------------------------------------------------
+
+
+async def calls_of(hosts: list[Host], ports: list[int], ids: list[str]) -> dict[str, float]:
+    """Call a tool in sessions, each by a connection of its own to one of some ports, all at once.
+    Return microseconds of a call: of each host, of both, and the median of the client."""
+    before, times = [one.seconds for one in hosts], list[float]()
+    call = {"id": 1, "method": "tools/call", "params": {"name": "who", "arguments": {}}}
+
+    async def work(connection: Connection, session: str) -> None:
+        for _ in range(CALLS // len(ids)):
+            began = time.perf_counter()
+            status, _, body = await connection.post(call, session)
+            assert status == 200 and b'"text"' in body, (status, body)
+            times.append(time.perf_counter() - began)
+
+    async with AsyncExitStack() as stack:
+        made = []
+        for i in range(len(ids)):
+            made += await stack.enter_async_context(connections(ports[i % len(ports)], 1))
+        await asyncio.gather(*map(work, made, ids))
+    own = [(one.seconds - was) / len(times) * 1e6 for one, was in zip(hosts, before, strict=True)]
+    return {"own": own[0], "other": own[1], "both": sum(own), "p50": median(times) * 1e6}
+
+
+async def calls(store: Store) -> dict[str, Any]:
+    """Return the medians of some rounds, in which all take turns."""
+    hosts = [Host(name, free_port(), store.url) for name in "ab"]
+    one, two = (host.port for host in hosts)
+    rounds: list[dict[str, dict[str, float]]] = []
+    try:
+        await asyncio.sleep(2)  # they know each other
+        ids = await asyncio.gather(*(opened(port, 128) for port in (one, two)))
+        mixed = [session for pair in zip(*ids, strict=True) for session in pair]
+        for _ in range(ROUNDS):
+            found = {}
+            for n in (1, 16):
+                found[f"at its host, {n} at a time"] = await calls_of(hosts, [one], ids[0][:n])
+                found[f"passed on, {n} at a time"] = await calls_of(hosts, [two], ids[0][:n])
+            for n in (32, 128):
+                found[f"one host, {n} at a time"] = await calls_of(hosts, [one], ids[0][:n])
+                found[f"two hosts, {n} at a time"] = await calls_of(hosts, [one, two], mixed[:n])
+            rounds.append(found)
+    finally:
+        for host_ in hosts:
+            host_.end(signal.SIGKILL)
+    medians: dict[str, Any] = {
+        name: {key: round(median(one[name][key] for one in rounds), 1) for key in figures}
+        for name, figures in rounds[0].items()
+    }
+    names = list(medians)
+    for name, other in zip(names[::2], names[1::2], strict=True):
+        factors = sorted(one[other]["both"] / one[name]["both"] for one in rounds)
+        medians[other]["factor"] = [
+            round(one, 2) for one in (median(factors), *factors[:: len(factors) - 1])
+        ]
+    return medians
+
+
 def main() -> None:
     logging.getLogger("wirespeed").setLevel(logging.ERROR)  # hosts that are renewed late
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("operations", "sessions"))
+    parser.add_argument("part", nargs="?", choices=("operations", "sessions", "calls"))
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--json", help="write the figures there")
     given = parser.parse_args()
@@ -448,6 +511,7 @@ def main() -> None:
     for name, measure in (
         ("operations", operations),
         ("sessions", lambda store: sessions(store, given.sessions)),
+        ("calls", calls),
     ):
         if given.part in (None, name):
             store = Store()
