@@ -123,3 +123,23 @@ async def test_a_stream_of_which_the_store_has_nothing(
         )
         (answer,) = rest.messages
         assert (answer["id"], answer["error"]["code"]) == (7, -31006)
+
+
+async def test_a_stream_of_which_the_store_has_less_than_the_client(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """A host that stands still sends what the store does not have, when it goes on."""
+    async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
+        one = Visitor(hosts)
+        await one.initialize("a")
+        await asyncio.sleep(1.5)
+        body = call("wait", {"seconds": 60}, 7, _meta={"progressToken": 7})
+        peer = await one.send("a", body=body)
+        begun = await peer.head()
+        await peer.until(begun, 1)
+        await hosts.kill("a")
+        assert await one.answer("b", "who") == "b"
+        stream = begun.events[0]["id"].rpartition("-")[0]
+        rest = await one.ask("b", "GET", accept="text/event-stream", last_event_id=f"{stream}-9")
+        (answer,) = rest.messages
+        assert (answer["id"], answer["error"]["code"]) == (7, -31006)

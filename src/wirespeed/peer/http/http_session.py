@@ -7,6 +7,7 @@ import logging
 import re
 import secrets
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -320,9 +321,14 @@ class HttpSession(SessionEntry):
 
     async def _resume_older(self, exchange: McpExchange, name: str, n: int) -> None:
         ids = name.split(".")[3:]
+        seen: Sequence[tuple[int, bytes]] = ()
         events = await self._streams.events_of(name, n)
         if events is None and n == 0:
             events = ()  # nothing was said there
+        elif events is None and ids:
+            seen = await self._streams.events_of(name, 0) or ()
+            if seen and seen[-1][0] < n:
+                events = ()  # the host was lost before the store had what the client has
         if exchange.gone:
             return
         if events is None:
@@ -334,7 +340,7 @@ class HttpSession(SessionEntry):
         if not ids:
             self._go_on(exchange)  # in another stream: the earlier process may still write to this
             return
-        answered = {b"", *(_answered(data) for _, data in events)}
+        answered = {b"", *(_answered(data) for _, data in (*seen, *events))}
         for id in map(_decoded, ids):
             if id not in answered:
                 exchange.send_event(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, _CUT_OFF))
