@@ -145,6 +145,25 @@ async def test_no_event_is_sent_before_the_store_has_it(
         assert steps(await again.messages()) == [0, 1, 2, 3, "end"]
 
 
+async def test_a_store_that_cannot_say_now_what_it_has(
+    store_server: StoreServer, store: Late
+) -> None:
+    """The client comes back, and has lost nothing."""
+    lab = Lab()
+    async with at_a_host(lab, store_server, store) as client:
+        reply, begun = await half_said(lab, client, store)
+        store.answer(10)
+        assert steps(await reply.next_messages(2)) == [0, 1]
+        store.fault = StoreUnavailable()
+        refused = await client.get(begun.id)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        store.fault = None
+        again = await client.get(begun.id)
+        assert steps(await again.next_messages(2)) == [0, 1]
+        lab.gate("a").set()
+        assert steps(await again.messages()) == [2, 3, "end"]
+
+
 async def test_what_is_said_in_one_turn_is_one_request(
     store_server: StoreServer, store: Late
 ) -> None:
@@ -374,7 +393,10 @@ async def test_a_client_that_comes_back_twice_at_once(
         assert steps(await second.messages()) == [0, 1, 2, 3, "end"]
 
 
-async def test_a_get_that_cannot_be_resumed(store_server: StoreServer, store: Late) -> None:
+@pytest.mark.parametrize(("fault", "status"), [(StoreUnavailable(), 503), (OSError("x"), 400)])
+async def test_a_get_that_cannot_be_resumed(
+    store_server: StoreServer, store: Late, fault: Exception, status: int
+) -> None:
     """What is said from then on goes to the next one."""
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
@@ -383,8 +405,8 @@ async def test_a_get_that_cannot_be_resumed(store_server: StoreServer, store: La
         begun = await first_event(get)
         lab.change()
         await get.next_messages(1)
-        store.fault = StoreUnavailable()
-        assert (await client.get(begun.id)).status == 400
+        store.fault = fault
+        assert (await client.get(begun.id)).status == status
         lab.change()
         await client.call("echo", id=2, text="x")
         (changed,) = await (await client.get()).next_messages(1)

@@ -168,13 +168,16 @@ class EventLog:
         return None
 
     async def after(self, n: int) -> Sequence[tuple[int, bytes]] | None:
-        """The events after number `n` that the store has; None if some are missing."""
+        """The events after number `n` that the store has; None if some are missing.
+        StoreUnavailable: they may be there."""
         if self._failed or not 0 <= n < self.n:
             return None
         try:
             found: Sequence[tuple[int, bytes]] | None = await value_of(
                 self._store.after(self.name, n)
             )
+        except StoreUnavailable:
+            raise
         except Exception as exc:
             self._fail(exc)
             return None

@@ -23,6 +23,7 @@ from wirespeed.peer.connection cimport SessionConnection
 from wirespeed.transport.http.exchange cimport Carrier, Exchange
 
 from wirespeed._core.envelope import parse
+from wirespeed.errors import StoreUnavailable
 from wirespeed.peer.http.event_store import SharedEventStore, value_of
 from wirespeed.protocol import codes
 from wirespeed.transport.options import NotPassed
@@ -486,9 +487,11 @@ cdef class Streams:
 
     async def events_of(self, str name not None, n):
         """The events after number ``n`` of a stream that another process has begun; None if some
-        are missing."""
+        are missing. StoreUnavailable: they may be there."""
         try:
             return await value_of(self.store.after(name, n))
+        except StoreUnavailable:
+            raise
         except Exception as exc:
             self.quiet.log(logging.ERROR, "a stream cannot be resumed: %s", exc)
             return None

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from wirespeed._core.envelope import parse
+from wirespeed.errors import StoreUnavailable
 from wirespeed.peer.http.event_store import EventLog
-from wirespeed.peer.http.exchange import CUT_OFF, dismiss_all, refuse
+from wirespeed.peer.http.exchange import BUSY, CUT_OFF, dismiss_all, refuse
 from wirespeed.peer.http.sessions import SessionEntry
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ def _answered(event: bytes) -> bytes:
     """The id of the request that an event answers, JSON text; empty for another message."""
     message = parse(event)
     return (message.raw_id or b"") if message.kind in ("result", "error") else b""
+
+
+def _put_off(exchange: McpExchange) -> None:
+    """Let a client come back for what the store cannot give now."""
+    if exchange.status:
+        exchange.close_stream()
+    elif not exchange.gone:
+        refuse(exchange, *BUSY)
 
 
 class _Get:
@@ -285,7 +294,11 @@ class HttpSession(SessionEntry):
         """Send the events of a stream after number `n`. True: the stream goes on from here."""
         while not exchange.gone:
             rest = log.rest(n)
-            events = await log.after(n) if rest is None else rest
+            try:
+                events = await log.after(n) if rest is None else rest
+            except StoreUnavailable:
+                _put_off(exchange)
+                break
             carrier = exchange.carrier
             if carrier is None:
                 break
@@ -322,13 +335,17 @@ class HttpSession(SessionEntry):
     async def _resume_older(self, exchange: McpExchange, name: str, n: int) -> None:
         ids = name.split(".")[3:]
         seen: Sequence[tuple[int, bytes]] = ()
-        events = await self._streams.events_of(name, n)
-        if events is None and n == 0:
-            events = ()  # nothing was said there
-        elif events is None and ids:
-            seen = await self._streams.events_of(name, 0) or ()
-            if seen and seen[-1][0] < n:
-                events = ()  # the host was lost before the store had what the client has
+        try:
+            events = await self._streams.events_of(name, n)
+            if events is None and n == 0:
+                events = ()  # nothing was said there
+            elif events is None and ids:
+                seen = await self._streams.events_of(name, 0) or ()
+                if seen and seen[-1][0] < n:
+                    events = ()  # the host was lost before the store had what the client has
+        except StoreUnavailable:
+            _put_off(exchange)
+            return
         if exchange.gone:
             return
         if events is None:
