@@ -208,11 +208,16 @@ async def places(
 
 
 def backend(
-    places: Iterable[Any], *urls: ServerUrl, asks: float = 0.5, **options: Any
+    places: Iterable[Any],
+    *urls: ServerUrl,
+    asks: float = 0.5,
+    answers: float = 1.5,
+    **options: Any,
 ) -> BackendConfig:
     """The server at these addresses. Faults are noticed and forgotten soon. ``urls``: Those of the
     addresses, if they have weights. ``asks``: Seconds of silence after which one is asked; a test
-    that counts where requests go has no questions of the proxy among them."""
+    that counts where requests go has no questions of the proxy among them. ``answers``: Seconds
+    after which one that does not answer gets no requests, as may be on a busy machine."""
     given = urls or tuple(ServerUrl(place.url) for place in places)
     first = given[0].url
     kind = Http if first.startswith("http") else WebSocket if first.startswith("ws") else Socket
@@ -223,7 +228,7 @@ def backend(
         "isolation": "pool",
         "breaker": BreakerConfig(failures=2, pause=0.3),
     }
-    address = HealthConfig(interval=asks, timeout=1.5)
+    address = HealthConfig(interval=asks, timeout=answers)
     return delayed(BackendConfig(**{**fields, **options}), slow_start=0.2, address=address)
 
 

@@ -16,6 +16,7 @@ from zlib import crc32
 import pytest
 from lab.addresses import PROGRAM, Child, Place, all_up, backend, called, places, pool_in, pool_of
 from lab.gateway import Gateway, gateway, inside
+from lab.http import FOREVER
 from lab.http_front import Front, asked, fields
 from lab.operation import TOKEN, basic, fetch
 from lab.principals import principal
@@ -389,7 +390,8 @@ async def test_a_legacy_session_stays_at_its_address(isolation: Any) -> None:
     """With ``auto`` each client has a session of its own there."""
     async with contextlib.AsyncExitStack() as stack:
         three = await stack.enter_async_context(places())
-        gate = await stack.enter_async_context(gateway(backend(three, isolation=isolation)))
+        config = backend(three, answers=FOREVER, isolation=isolation)
+        gate = await stack.enter_async_context(gateway(config))
         pool = await pool_in(gate)
 
         async def joined() -> tuple[Client, str]:

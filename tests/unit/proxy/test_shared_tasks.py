@@ -240,7 +240,8 @@ async def test_a_subscription_at_another_host_does_not_hold_up_the_end_of_this_o
         await peer.until(head, 1)
         host = hosts.hosts["b"]
         host.signal(signal.SIGTERM)
-        *_, answer = await peer.until(head, 3)
+        *_, cancelled, answer = await peer.until(head, 4)
+        assert cancelled["method"] == "notifications/cancelled"
         assert answer["result"]["resultType"] == "complete"
         async with asyncio.timeout(FOREVER):
             while host.process.poll() is None:
