@@ -222,6 +222,7 @@ class Presence:
         self.lease = Lease()
         self._lease = -math.inf  # since when: a renewal, or an answer of the others
         self._unsure_until = -math.inf  # whether hosts that have no entry are gone
+        self._lost_until = -math.inf  # what the store had before it lost its data
         self._consented = time.monotonic()  # when this host last let one go on
         self.is_cut_off = False
         self._lacks_shard = False  # of a Redis Cluster, the one with the hosts, others answer
@@ -255,6 +256,11 @@ class Presence:
     def is_unsure(self) -> bool:
         """Whether a host may live though it has no entry: the store has lost its data."""
         return time.monotonic() < self._unsure_until
+
+    @property
+    def lacks_records(self) -> bool:
+        """Whether others may not have written again yet what the store has lost."""
+        return time.monotonic() < self._lost_until
 
     def url_of(self, member: str) -> str | None:
         """Return the URL of another host that lives; None: it does not."""
@@ -292,6 +298,7 @@ class Presence:
             self._on_over()
         if self._view.data not in (b"", data):
             logger.warning("the store has lost what it knew of hosts and sessions")
+            self._lost_until = since + LIFETIME
             self._on_data_lost()
         if is_own:
             self._renewed = max(self._renewed, since)

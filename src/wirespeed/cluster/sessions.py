@@ -277,14 +277,14 @@ class SessionHosts:
             member = owner.partition(".")[0]
             is_own = member == self._presence.member
             lives = self._lives(owner)
-            if record is None:  # its host may be new, or write it later
-                if not lives:
-                    if self._presence.is_unsure:
-                        raise StoreUnavailable
-                    return await self._presence.not_gone(session_id.partition(".")[0]) or False
-                if owner == unreached and not is_own:
-                    return member
-                return not is_own and (lost_by is None or owner != lost_by[0])
+            if record is None:
+                if lives and not is_own and (lost_by is None or owner != lost_by[0]):
+                    return member if owner == unreached else True
+                if self._presence.lacks_records or (self._presence.is_unsure and not lives):
+                    raise StoreUnavailable
+                if lives:
+                    return False
+                return await self._presence.not_gone(session_id.partition(".")[0]) or False
             is_lost = (owner, record.epoch) == lost_by
             if lives and owner != self._presence.process and not is_lost:
                 if owner == unreached and not is_own:

@@ -13,11 +13,13 @@ from lab.hosts import Visitor, Ways
 from lab.http import serving
 from lab.session import Lab, served
 from lab.store import StoreServer, free_port
+from lab.wording import raises
 
 from wirespeed import HttpOptions, HttpRequest, User
 from wirespeed.cluster import Cluster, SessionHosts
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.records import SessionRecord
+from wirespeed.errors import StoreUnavailable
 
 pytestmark = pytest.mark.compiled
 
@@ -69,6 +71,20 @@ async def test_what_a_host_says_is_about_one_epoch(store_server: StoreServer) ->
         assert isinstance(taken, SessionRecord) and taken.epoch == 1
         assert b.has(id)
         assert await a.find(id, None, (taken.owner, 0)) is True  # said before `b` had it
+
+
+async def test_a_store_that_lost_its_data(store_server: StoreServer) -> None:
+    """Whoever has a session writes its record again. Until then the host with whose name its id
+    begins does not know that nobody has it."""
+    async with host(store_server, "a") as (a, id), host(store_server, "b") as (b, _):
+        while (url := b.host_of(id, None)) is None:
+            await asyncio.sleep(0.01)
+        assert await b.find(id, None, b.owner_of(id, url)) is True
+        assert isinstance(await b.find(id, None, b.owner_of(id, url)), SessionRecord)
+        assert await a.find(id, None) is True
+        store_server.ask("FLUSHALL")
+        with raises(StoreUnavailable):
+            await a.find(id, None)
 
 
 async def test_a_lease_that_is_over_while_a_host_adopts(store_server: StoreServer) -> None:
