@@ -258,7 +258,7 @@ class BareCall:
                 else:
                     outcome = await self._exchange("POST", body=body)
             except TimeoutError:
-                self._wrong("heard nothing")
+                self._wrong(f"heard nothing since {since:.2f}: event {self._last}, {self._doing}")
                 return "silence"
             except asyncio.CancelledError:
                 self._wrong(f"waits since {since:.2f}: event {self._last}, {self._doing}")

@@ -140,7 +140,7 @@ class ShardedServers:
     async def _ping(self, node: ClusterNode) -> bool:
         try:
             await self._redis.execute_command("PING", target_nodes=node)
-        except (RedisError, OSError):
+        except Exception:  # AttributeError, too, where redis-py closes what we use
             return False
         return True
 
