@@ -250,8 +250,8 @@ cdef class Pending:
         return self.add_c(token, deadline)
 
     def begin_after(self, uint32_t n_tables, /):
-        """Issue no id that one of n earlier tables has issued to the same peer, unless that one
-        used a slot more than 65,536 times, or there were so many tables."""
+        """Issue ids that differ from those of n earlier tables for the same peer. An id repeats
+        after 65,536 uses of a slot in one table, or after 65,536 tables."""
         self.first = (n_tables & 0xFFFF) << 16
 
     def take(self, int64_t id, /):

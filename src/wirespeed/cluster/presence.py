@@ -149,7 +149,7 @@ return found
 
 
 class _Count(NamedTuple):
-    """What the store and the others say of a host."""
+    """The state of a host, as the store and the other hosts say it."""
 
     is_gone: bool
     left: float  # seconds until the end of its entry; below 0 after it
@@ -222,7 +222,7 @@ class Presence:
         self.lease = Lease()
         self._lease = -math.inf  # since when: a renewal, or an answer of the others
         self._unsure_until = -math.inf  # whether hosts that have no entry are gone
-        self._lost_until = -math.inf  # what the store had before it lost its data
+        self._lost_until = -math.inf  # until then, records may be written again
         self._consented = time.monotonic()  # when this host last let one go on
         self.is_cut_off = False
         self._lacks_shard = False  # of a Redis Cluster, the one with the hosts, others answer
@@ -259,7 +259,8 @@ class Presence:
 
     @property
     def lacks_records(self) -> bool:
-        """Whether others may not have written again yet what the store has lost."""
+        """Whether the store has lost its data, and other hosts may still have to write their
+        records again."""
         return time.monotonic() < self._lost_until
 
     def url_of(self, member: str) -> str | None:

@@ -179,7 +179,7 @@ async def test_a_client_that_sends_much(tmp_path: Path, store_server: StoreServe
 
 
 async def test_an_entry_that_nobody_can_read(tmp_path: Path, store_server: StoreServer) -> None:
-    """What is held because of it is answered."""
+    """Requests that are held because of it are answered."""
     async with deployed(tmp_path, store_server.url, "a", "b") as hosts:
         one = Visitor(hosts)
         await one.initialize("a")

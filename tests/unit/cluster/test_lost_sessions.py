@@ -74,8 +74,8 @@ async def test_what_a_host_says_is_about_one_epoch(store_server: StoreServer) ->
 
 
 async def test_a_store_that_lost_its_data(store_server: StoreServer) -> None:
-    """Whoever has a session writes its record again. Until then the host with whose name its id
-    begins does not know that nobody has it."""
+    """The owner of a session writes its record again. Until then no other host says that the
+    session is lost, not even the host that the session's id names."""
     async with host(store_server, "a") as (a, id), host(store_server, "b") as (b, _):
         while (url := b.host_of(id, None)) is None:
             await asyncio.sleep(0.01)

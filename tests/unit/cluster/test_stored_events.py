@@ -235,7 +235,7 @@ async def hears_of(lab: Lab, client: HttpClient, n: int, size: int = 8000) -> li
 async def test_a_get_whose_client_reads_what_the_store_has(
     store_server: StoreServer, store: Late
 ) -> None:
-    """What the store does not have yet is not in the way of its client, nor is what it had late."""
+    """Events that wait for the store, or waited long for it, do not close the GET."""
     lab = Lab(limits=Limits(output_high=10_000, output_low=5_000))
     async with at_a_host(lab, store_server, store) as client:
         uri, last = await hears_of(lab, client, 2)
@@ -397,7 +397,7 @@ async def test_a_client_that_comes_back_twice_at_once(
 async def test_a_get_that_cannot_be_resumed(
     store_server: StoreServer, store: Late, fault: Exception, status: int
 ) -> None:
-    """What is said from then on goes to the next one."""
+    """Later messages go to the next GET."""
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:
         store.answer(10)

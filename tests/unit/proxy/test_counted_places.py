@@ -182,7 +182,7 @@ PRINCIPALS = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
 
 
 def processes(folder: Path) -> int:
-    """How many servers of a folder run."""
+    """The number of servers of a folder that run."""
     found = 0
     for one in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -237,7 +237,7 @@ async def test_streams_that_are_over_are_kept_for_a_while() -> None:
 
 @pytest.mark.parametrize("resumes", [True, False])
 async def test_the_stream_of_a_lost_get_is_kept_for_longer(resumes: bool) -> None:
-    """What the server says meanwhile belongs to it."""
+    """Messages that come while no GET is open belong to it."""
     lab = Lab()
     async with served(lab, event_store=MemoryEventStore(), response="sse") as client:
         await client.open()
