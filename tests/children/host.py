@@ -26,11 +26,13 @@ def serve(
     url: str | None = None,
     without_store: float = 600.0,
     store_timeout: float = 20.0,  # a slow machine is no loss of the store
+    shutdown_grace: float = 5.0,
+    verdict_after: float = 0.0,  # seconds that it takes to let a client in
 ) -> None:
     logging.basicConfig()
     logging.getLogger("wirespeed.cluster").setLevel(logging.INFO)
     cluster = Cluster(store, store_timeout=store_timeout)
-    server = Server("shop", cluster=cluster, state_secret=SECRET)
+    server = Server("shop", cluster=cluster, state_secret=SECRET, shutdown_grace=shutdown_grace)
 
     @server.tool
     async def who(ctx: Context, steps: int = 0) -> str:
@@ -93,6 +95,10 @@ def serve(
     def authenticate(request: HttpRequest) -> User | bool:
         return next((User(who) for who, t in tokens.items() if t == request.token), False)
 
+    async def authenticate_late(request: HttpRequest) -> bool:
+        await asyncio.sleep(verdict_after)
+        return True
+
     directory = SessionHosts(
         cluster, "shop", url or f"http://127.0.0.1:{port}", secret=SECRET,
         without_store=without_store,
@@ -105,7 +111,8 @@ def serve(
 
     run(
         f"http://127.0.0.1:{port}/mcp", server, workers=workers, http=options,
-        authenticate=authenticate if tokens else None, on_listening=listening,
+        authenticate=authenticate if tokens else authenticate_late if verdict_after else None,
+        on_listening=listening,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from lab.raw import FOREVER
 
 from wirespeed.transport.http.members import MemberProofs
 
-PROOF, REQUEST, GONE, PAUSE, RESUME, STATE, ANSWER, PART, END, CUT, LAST = range(1, 12)
+PROOF, REQUEST, GONE, PAUSE, RESUME, STATE, ANSWER, PART, END, CUT, LAST, DRAIN = range(1, 13)
 KEY = hmac.digest(b"s" * 16, b"wirespeed session hosts 1\0shop", "sha256")
 
 

@@ -275,6 +275,8 @@ class _Search:
         self._was_lost = self._was_lost or why is NotPassed.LOST
         if why is NotPassed.FULL or (why is NotPassed.LOST and not self._may_come_twice()):
             not_passed(exchange, self._body, why)
+        elif why is NotPassed.LOST and self._adoption.endpoint.draining:
+            refuse(exchange, *BUSY)  # it has had its time
         elif why is not NotPassed.NOT_HERE:
             # once more at once: it may take requests on another connection
             self.begin(unreached=asked[0] if self._n_tries > 1 else None)

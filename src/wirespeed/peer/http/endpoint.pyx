@@ -108,6 +108,10 @@ cdef class StreamableHttp(HttpTarget):
             self.lease = self.directory.lease
             self.directory.join(self, self.sessions.name)
 
+    @property
+    def shutdown_grace(self):
+        return self.service.shutdown_grace
+
     cdef Exchange exchange_c(self):
         cdef McpExchange ex = McpExchange.__new__(McpExchange)
         ex.response = self.response

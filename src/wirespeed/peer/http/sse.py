@@ -9,7 +9,7 @@ import asyncio
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs
 
 from wirespeed._core.envelope import Message, parse
@@ -18,12 +18,11 @@ from wirespeed.peer.http.exchange import Streams, not_passed, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions, is_id
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
-from wirespeed.transport.service import Peer
+from wirespeed.transport.service import Connecting, Graceful, Peer
 
 if TYPE_CHECKING:
     from wirespeed.peer.connection import SessionConnection
     from wirespeed.transport.http.options import HttpOptions
-    from wirespeed.transport.service import Connecting
     from wirespeed.transport.taskpool import TaskPool
 
 PARAMETER = "session_id"  # of the query that says which stream a POST belongs to
@@ -129,6 +128,10 @@ class SseSession(SessionEntry):
         self._end()
 
 
+class _Served(Connecting, Graceful, Protocol):
+    """What an `SseEndpoint` serves."""
+
+
 class SseEndpoint(HttpTarget):
     """Serves one server at the path of ``HttpOptions(sse_path=…)``."""
 
@@ -136,7 +139,7 @@ class SseEndpoint(HttpTarget):
 
     def __init__(
         self,
-        service: Connecting,
+        service: _Served,
         options: HttpOptions,
         loop: asyncio.AbstractEventLoop,
         pool: TaskPool,
@@ -153,6 +156,10 @@ class SseEndpoint(HttpTarget):
             max_sessions=options.max_sessions,
             max_per_principal=options.max_sessions_per_principal,
         )
+
+    @property
+    def shutdown_grace(self) -> float:
+        return self._service.shutdown_grace
 
     def take(self, exchange: Exchange, body: bytes) -> None:
         method = exchange.method

@@ -22,7 +22,6 @@ cdef class HttpConnection(Carrier):
     cdef bytes fields                  # that the gate adds to the response, or None
     cdef HttpWire http
     cdef readonly object closed        # future: why the connection was lost; None: it was closed
-    cdef readonly bint draining
     cdef public object principal       # of the connection; each request has its own
     cdef public object peer
     cdef readonly long n_requests

@@ -29,6 +29,7 @@ cdef class Carrier(Endpoint):
     cdef readonly str address          # of the client, as text for people
     cdef readonly Exchange exchange    # the request that is being answered, or None
     cdef readonly PassedClient passed  # of the request of another process; None: the client is here
+    cdef readonly bint draining        # the request in progress is the last one
 
     # The response of the exchange is complete.
     cdef int over_c(self, Exchange exchange) except -1

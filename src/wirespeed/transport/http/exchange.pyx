@@ -295,12 +295,14 @@ cdef class HttpTarget:
 
     Attributes of a target in Python: `auth_headers`, the fields that may bring a bearer token, and
     `refusal_status` for a missing or wrong one; `methods`, which OPTIONS names; `authority`, which
-    decides in place of the gate's own tokens; `for_pages`, whether every web page may read it.
+    decides in place of the gate's own tokens; `for_pages`, whether every web page may read it;
+    `shutdown_grace`, the seconds that a request which is passed on has when a server shuts down.
     """
 
     auth_headers = ("authorization",)
     refusal_status = 401
     methods = ("POST", "GET", "DELETE")
+    shutdown_grace = 0.0
 
     def admit(self, gate, request):
         """Return the `Admission` of a client, or an awaitable of it. Refused: the client may not

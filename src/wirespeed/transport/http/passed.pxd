@@ -19,7 +19,7 @@ cdef class AnsweringEnd(PassingEnd):
     cdef set telling                   # tasks that ask a worker for its state
     cdef object is_proof
     cdef object state
-    cdef object timer                  # of the proof
+    cdef object timer                  # of the proof, and of the end
     cdef readonly object closed        # future: why the connection was lost; None: it was closed
     cdef readonly bint draining
     cdef object ending                 # the task that ends it, after the sessions; or None

@@ -28,7 +28,7 @@ from wirespeed.transport.link cimport Link
 from wirespeed.transport.http.passing import MAX_REQUESTS
 from wirespeed.transport.options import OF_SESSION, User
 
-PATIENCE = 5.0  # seconds for the proof of the other process
+PATIENCE = 5.0  # seconds for the proof of the other process, and for what it does not read
 MAX_FRAME = 2**31  # bytes: offsets into a frame have 32 bits
 
 cdef enum:
@@ -194,13 +194,26 @@ cdef class AnsweringEnd(PassingEnd):
 
     async def _drain(self):
         cdef PassedLink link
+        grace = 0.0
         await self.site.drained()
         if self.link is not None:
             self.draining = True
             self.send_c(LAST, self.last, b"")
             for link in list(self.open.values()):
+                if link.connection.exchange is not None:
+                    grace = max(grace, link.connection.exchange.target.shutdown_grace)
                 link.connection.drain()
             self.check_over_c()
+            self._wait(grace + PATIENCE, -1)
+
+    def _wait(self, seconds, sent):
+        """Give up what is not answered, or not read, if nothing was sent for so many seconds."""
+        if self.link is not None:
+            if self.passing.bytes_out == sent:
+                self.abort()
+            else:
+                sent = self.passing.bytes_out
+                self.timer = self.site.loop.call_later(seconds, self._wait, seconds, sent)
 
 
 @cython.final

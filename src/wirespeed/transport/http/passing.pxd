@@ -88,6 +88,7 @@ cdef class PassedRequest:
     cdef long long at                  # bytes that were sent before it
     cdef bint paused
     cdef Py_ssize_t left               # bytes of the body that have not come; -1: of a stream
+    cdef object grace_timer            # once the server of the client shuts down; or None
 
     cdef Exchange leave_c(self)
     cdef int give_c(self, object outcome) except -1

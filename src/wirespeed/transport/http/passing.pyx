@@ -27,6 +27,7 @@ from wirespeed.transport.http.exchange cimport Carrier, Exchange
 from wirespeed.transport.link cimport Endpoint
 
 from wirespeed.transport.options import NotPassed
+from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 MAX_REQUESTS = 10_000  # of one connection that are not complete
 MAX_UNSENT = 16 * 1024 * 1024  # bytes that wait for the other process; then long ones are refused
@@ -261,6 +262,8 @@ cdef class AskingEnd(PassingEnd):
                 self.link.wrote_c()
             else:
                 self.link.wrote_more_c()       # with those of other clients in this turn
+        if exchange.carrier.draining:
+            request.drain()
 
     def ask(self, bytes question not None, future not None):
         """Ask for the state of the other process: the result of the future is a text."""
@@ -345,6 +348,9 @@ cdef class PassedRequest:
         cdef Exchange exchange = self.exchange
         self.exchange = None
         self.end.open.pop(self.number, None)
+        if self.grace_timer is not None:
+            self.grace_timer.cancel()
+            self.grace_timer = None
         if exchange is not None:
             exchange.on_gone = exchange.on_drained = exchange.on_drain = None
         return exchange
@@ -416,7 +422,8 @@ cdef class PassedRequest:
 
     def drain(self):
         """The server of the client shuts down: a stream that waits for nothing ends, so that its
-        client comes back elsewhere. What answers a POST may end it, as where it shuts down."""
+        client comes back elsewhere. What answers a POST may end it, as where it shuts down, and
+        has the grace time for it."""
         cdef Exchange exchange = self.exchange
         if exchange.read_head_c().method_c == GET:
             self.gone()
@@ -426,3 +433,10 @@ cdef class PassedRequest:
                 exchange.respond(503)
         else:
             self.end.send_c(DRAIN, self.number, b"")
+            seconds = exchange.target.shutdown_grace + 2 * LAST_WAIT   # that the other one has too
+            self.grace_timer = exchange.carrier.link.loop.call_later(seconds, self.cut_off)
+
+    def cut_off(self):
+        """The grace time is over."""
+        self.end.send_c(GONE, self.number, b"")
+        self.end_c(False)
