@@ -43,7 +43,8 @@ class Places(Ways):
         return self._places[host]
 
     async def connect(self, host: str) -> Peer:
-        return Peer(self.ports[host], *await asyncio.open_connection(*self._places[host]))
+        reader, writer = await asyncio.open_connection(*self._places[host])
+        return Peer(self.ports[host], reader, writer, PATIENCE)
 
 
 class LibraryClient:

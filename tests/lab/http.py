@@ -62,12 +62,17 @@ class Response:
 
 
 class Peer:
-    """A connection of a client."""
+    """A connection of a client. ``patience``: Seconds for the next bytes."""
 
     def __init__(
-        self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        port: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        patience: float = FOREVER,
     ) -> None:
         self.port = port
+        self._patience = patience
         self._reader = reader
         self.writer = writer
         self._http = h11.Connection(h11.CLIENT)
@@ -89,7 +94,7 @@ class Peer:
         self.writer.write(data + (self._http.send(h11.EndOfMessage()) or b""))
 
     async def _event(self) -> Any:
-        async with asyncio.timeout(FOREVER):
+        async with asyncio.timeout(self._patience):
             while True:
                 event = self._http.next_event()
                 if event is not h11.NEED_DATA:
@@ -159,12 +164,12 @@ class Peer:
 
     async def line(self) -> bytes:
         """What the server sends next, up to a line end."""
-        async with asyncio.timeout(FOREVER):
+        async with asyncio.timeout(self._patience):
             return await self._reader.readuntil(b"\r\n")
 
     async def eof(self) -> None:
         """Until the server has closed the connection."""
-        async with asyncio.timeout(FOREVER):
+        async with asyncio.timeout(self._patience):
             while await self._reader.read(65536):
                 pass
 
