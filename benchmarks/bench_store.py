@@ -11,8 +11,11 @@ its start, and the first requests of a thousand of its sessions, which it adopts
 ``calls``: calls of a session at its host, and the same passed on by the other host, one and some
 at a time; and the same load on one host and on two. The processor time of the hosts.
 
+``rates``: three hosts of the proxy get more requests of one client than its rate allows, evenly
+spread: how many pass, of how many may.
+
 Needs a ``redis-server`` (or $WIRESPEED_REDIS), and Linux. ``python benchmarks/bench_store.py
-[operations|sessions|calls] [--sessions N] [--json FILE]``.
+[operations|sessions|calls|rates] [--sessions N] [--json FILE]``.
 """
 
 import argparse
@@ -29,8 +32,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from statistics import median
 from typing import Any
 
@@ -54,6 +58,10 @@ HOSTS = (3, 10, 30, 100, 300)
 CONNECTIONS = 32
 RESUMED = 1_000
 CALLS = 40_000  # of one measurement
+OFFERED = 5_000  # requests a second
+RATE = 4_000  # of them that may pass
+BURST = 4_000  # a second of it: what no client asks for in time is not lost
+RATE_SECONDS = 10
 
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -67,6 +75,20 @@ MESSAGES = tuple(
         {"method": "notifications/initialized"},
     )
 )
+LEGACY = "MCP-Protocol-Version: 2025-11-25\r\n"
+MODERN = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: who\r\n"
+MODERN_CALL = {
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "who",
+        "arguments": {},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
 
 
 class Store:
@@ -303,13 +325,14 @@ class Connection:
         self._reader = reader
         self._writer = writer
 
-    async def post(self, message: dict[str, Any], session: str = "") -> tuple[int, str, bytes]:
+    async def post(
+        self, message: dict[str, Any], session: str = "", fields: str = LEGACY
+    ) -> tuple[int, str, bytes]:
         """Return the status, the session's id and the body."""
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
         head = (
             "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream"
-            "\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2025-11-25\r\n"
-            f"Content-Length: {len(body)}\r\n"
+            f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{fields}"
         )
         if session:
             head += f"Mcp-Session-Id: {session}\r\n"
@@ -317,9 +340,9 @@ class Connection:
         text = (await self._reader.readuntil(b"\r\n\r\n")).decode()
         status, *lines = text.split("\r\n")
         pairs = (line.partition(": ") for line in lines if line)
-        fields = {name.lower(): value for name, _, value in pairs}
-        found = await self._reader.readexactly(int(fields.get("content-length", 0)))
-        return int(status.split()[1]), fields.get("mcp-session-id", ""), found
+        said = {name.lower(): value for name, _, value in pairs}
+        found = await self._reader.readexactly(int(said.get("content-length", 0)))
+        return int(status.split()[1]), said.get("mcp-session-id", ""), found
 
     def close(self) -> None:
         self._writer.close()
@@ -500,10 +523,109 @@ async def calls(store: Store) -> dict[str, Any]:
     return medians
 
 
+# -- rates -----------------------------------------------------------------------------------------
+
+
+def tool() -> None:
+    """Be the server behind a proxy."""
+    server = Server("mill")
+
+    @server.tool
+    async def who() -> str:
+        return "mill"
+
+    server.run()
+
+
+@contextmanager
+def proxies(store: str, names: str) -> Iterator[list[int]]:
+    """Hosts of one proxy, each with the server: their ports."""
+    ports = [free_port() for _ in names]
+    running: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for name, port in zip(names, ports, strict=True):
+                own = {
+                    "name": name,
+                    "listen": [f"http://127.0.0.1:{port}/mcp"],
+                    "rate": {"requests": RATE, "burst": BURST},
+                    "cluster": {"url": store, "secret": SECRET.decode(), "hosts": len(names)},
+                }
+                server = {"command": sys.executable, "args": [__file__, "tool"]}
+                file = os.path.join(folder, name)
+                with open(file, "w") as text:
+                    json.dump({"mcpServers": {"mill": server}, "proxy": own}, text)
+                running.append(
+                    subprocess.Popen(
+                        [sys.executable, "-m", "wirespeed", "proxy", "--config", file],
+                        stdin=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                    )
+                )
+            yield ports
+        finally:
+            for process in running:
+                process.terminate()
+            for process in running:
+                process.wait()
+
+
+async def passed(ports: list[int]) -> dict[str, float]:
+    """Send requests evenly, to one port after another. Return how many had passed at the end, and
+    how many may have."""
+    numbers = iter(range(OFFERED * RATE_SECONDS))
+    statuses: Counter[int] = Counter()
+
+    async def work(connection: Connection, began: float) -> None:
+        for i in numbers:
+            await asyncio.sleep(began + i / OFFERED - time.perf_counter())
+            statuses[(await connection.post(MODERN_CALL, fields=MODERN))[0]] += 1
+
+    async with AsyncExitStack() as stack:
+        made = []
+        for port in CONNECTIONS * ports:
+            made += await stack.enter_async_context(connections(port, 1))
+        began = time.perf_counter()
+        await asyncio.gather(*(work(one, began) for one in made))
+        elapsed = time.perf_counter() - began
+    assert statuses.keys() <= {200, 429}, statuses
+    may = BURST + RATE * elapsed
+    return {
+        "offered_a_second": round(statuses.total() / elapsed),
+        "passed": statuses[200],
+        "may_pass": round(may),
+        "off_percent": round((statuses[200] / may - 1) * 100, 2),
+    }
+
+
+async def rates(store: Store) -> list[dict[str, float]]:
+    """Return what each of some rounds has found."""
+    with proxies(store.url, "abc") as ports:
+        await ready(ports)
+        found = []
+        for _ in range(ROUNDS):
+            found.append(await passed(ports))
+            await asyncio.sleep(2)  # the burst is there again
+    return found
+
+
+async def ready(ports: list[int]) -> None:
+    """Wait until hosts answer."""
+    for port in ports:
+        until = time.monotonic() + 20
+        while True:
+            with suppress(OSError):
+                async with connections(port, 1) as (one,):
+                    if (await one.post(MODERN_CALL, fields=MODERN))[0] == 200:
+                        break
+            assert time.monotonic() < until
+            await asyncio.sleep(0.1)
+
+
 def main() -> None:
     logging.getLogger("wirespeed").setLevel(logging.ERROR)  # hosts that are renewed late
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("operations", "sessions", "calls"))
+    parser.add_argument("part", nargs="?", choices=("operations", "sessions", "calls", "rates"))
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--json", help="write the figures there")
     given = parser.parse_args()
@@ -512,6 +634,7 @@ def main() -> None:
         ("operations", operations),
         ("sessions", lambda store: sessions(store, given.sessions)),
         ("calls", calls),
+        ("rates", rates),
     ):
         if given.part in (None, name):
             store = Store()
@@ -530,5 +653,7 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["host"]:
         host(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    elif sys.argv[1:2] == ["tool"]:
+        tool()
     else:
         main()
