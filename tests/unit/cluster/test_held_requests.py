@@ -293,3 +293,23 @@ async def test_a_session_that_a_host_opens_when_it_wakes(
         else:
             one.fields["mcp_session_id"] = opened.headers["mcp-session-id"]
             assert await one.answer("b", "who") == "a"
+
+
+async def test_a_host_that_starts_without_the_store(
+    tmp_path: Path, new_store_server: MakeServer
+) -> None:
+    """It opens no session, because no other host would find it, until the store is back."""
+    store = new_store_server()
+    async with deployed(tmp_path, store.url, "b", store_timeout=STORE_TIMEOUT) as hosts:
+        store.freeze()
+        await hosts.begin("a", "a", store_timeout=STORE_TIMEOUT)
+        opening = await hosts.connect("a")
+        refused = await opening.initialize()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        store.thaw()
+        one = Visitor(hosts)
+        async with asyncio.timeout(FOREVER):
+            while (await opening.initialize()).status == 503:
+                await asyncio.sleep(0.05)
+        await one.initialize("a")
+        assert await one.answer("b", "who") == "a"

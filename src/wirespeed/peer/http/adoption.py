@@ -82,8 +82,8 @@ class Adoption:
             _Search(self, exchange, id, body).begin()  # the session is being adopted here
 
     def renew_first(self, exchange: Exchange, body: bytes) -> None:
-        """Answer `initialize` at a process whose lease is over: the others may not know its host,
-        and would say that nobody has the session."""
+        """Answer `initialize` at a process without a lease: the others may not know its host, and
+        would say that nobody has the session."""
         _Search(self, exchange, "", body).renew_first()
 
     async def found(

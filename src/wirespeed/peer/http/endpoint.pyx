@@ -235,7 +235,7 @@ cdef class StreamableHttp(HttpTarget):
                 ex.modern = True           # there is no other era
                 return self.serve_c(self.lane_c(), ex, head, slab, p, n, m)   # names the versions
             return self.refuse_c(ex, 400, "the request needs the header field Mcp-Session-Id", ())
-        if self.lease is not None and self.lease.is_over_c():
+        if self.lease is not None and not self.lease.lasts_c():
             body = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
             self.adoption.renew_first(ex, body)
             return 0

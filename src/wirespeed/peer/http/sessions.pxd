@@ -35,7 +35,6 @@ cdef class Lease:
     cdef double end                    # on the monotonic clock
 
     cdef bint lasts_c(self) noexcept
-    cdef bint is_over_c(self) noexcept
 
 
 cdef class Sessions:

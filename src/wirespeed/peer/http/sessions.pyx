@@ -114,10 +114,6 @@ cdef class Lease:
         """Whether it is not over."""
         return self.lasts_c()
 
-    cdef bint is_over_c(self) noexcept:
-        """Whether it has lasted, and does so no more."""
-        return self.end > 0 and not self.lasts_c()
-
     def last_until(self, double end, /):
         """It ends at a time of the monotonic clock."""
         self.end = end
