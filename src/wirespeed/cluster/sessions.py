@@ -298,6 +298,8 @@ class SessionHosts:
                 return member
             if not self._presence.lease.lasts:
                 raise StoreUnavailable  # another host has this one's name
+            if owner == self._presence.process and session_id in self.own:
+                return True  # another request of the session was earlier
             taken = await self._take(session_id, record)
             if taken is not None:
                 return taken

@@ -92,8 +92,18 @@ async def test_a_lease_that_is_over_while_a_host_adopts(store_server: StoreServe
     late = Late(store_server.url, store_timeout=60.0)
     async with host(store_server, "a", late) as (a, id):
         late.server = store_server
+        a.own.dropped(id)
         record = await a.find(id, None)
         assert isinstance(record, SessionRecord) and record.epoch == 2
+        assert a.has(id)
+
+
+async def test_a_session_that_was_adopted_meanwhile(store_server: StoreServer) -> None:
+    """Another request of the session was earlier."""
+    async with host(store_server, "a") as (a, id):
+        a.own.dropped(id)
+        assert isinstance(await a.find(id, None), SessionRecord)
+        assert await a.find(id, None) is True
         assert a.has(id)
 
 

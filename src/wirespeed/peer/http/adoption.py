@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,47 @@ AT_ONCE = 256  # sessions that are looked for
 MESSAGE_TIMEOUT = 10.0  # seconds for a message to a session that is made again
 
 
+class SearchTurns:
+    """The turns to look for a session, n at a time. Clients that wait get them one after another,
+    each for the request of its that came first: a client that sends many waits for itself."""
+
+    def __init__(self, n: int) -> None:
+        self._n_free = n
+        # by client, the one that is next first
+        self._waiting: OrderedDict[bytes | str, OrderedDict[asyncio.Future[None], None]]
+        self._waiting = OrderedDict()
+
+    async def take(self, client: bytes | str) -> None:
+        """Wait for a turn, which `give` ends."""
+        if self._n_free:
+            self._n_free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, OrderedDict())[turn] = None
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.give()
+            elif turns := self._waiting.get(client):
+                turns.pop(turn, None)
+                if not turns:
+                    del self._waiting[client]
+            raise
+
+    def give(self) -> None:
+        """Let the next one have a turn."""
+        while self._waiting:
+            client, turns = self._waiting.popitem(last=False)
+            turn, _ = turns.popitem(last=False)
+            if turns:
+                self._waiting[client] = turns
+            if not turn.cancelled():
+                turn.set_result(None)
+                return
+        self._n_free += 1
+
+
 class Adoption:
     """Finds the sessions of one endpoint that this process does not have.
 
@@ -56,7 +97,7 @@ class Adoption:
         self.sessions = sessions
         self.directory = directory
         self._finding: dict[tuple[str, bytes | None], asyncio.Task[Any]] = {}  # by id, principal
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = SearchTurns(AT_ONCE)
         self._held: Counter[bytes | str] = Counter()  # bytes, by client
 
     def seek(self, exchange: Exchange, id: str, body: bytes) -> None:
@@ -97,12 +138,15 @@ class Adoption:
         a process has it; False: nobody has; None: that may be known later; the name of a host: that
         depends on whether this one is gone."""
         key = (id, exchange.principal)
-        known = self._finding.get(key)
-        if known is None:
-            work = self._find(exchange, id, lost_by, unreached)
-            known = self._finding[key] = self.endpoint.loop.create_task(work)
-            known.add_done_callback(lambda _: self._finding.pop(key, None))
-        found: bool | str | None = await asyncio.shield(known)
+        if key not in self._finding:
+            await self._turns.take(_client_of(exchange))
+            if key in self._finding:  # another request of the session had an earlier turn
+                self._turns.give()
+            else:
+                work = self._find(exchange, id, lost_by, unreached)
+                known = self._finding[key] = self.endpoint.loop.create_task(work)
+                known.add_done_callback(lambda _: self._finding.pop(key, None))
+        found: bool | str | None = await asyncio.shield(self._finding[key])
         return found
 
     async def _find(
@@ -113,9 +157,11 @@ class Adoption:
         unreached: str | None,
     ) -> bool | str | None:
         try:
-            self.sessions.check_room(exchange.principal)
-            async with self._turns:
+            try:
+                self.sessions.check_room(exchange.principal)
                 found = await self.directory.find(id, exchange.principal, lost_by, unreached)
+            finally:
+                self._turns.give()
             if isinstance(found, bool | str):
                 return found
             try:
@@ -167,7 +213,7 @@ class Adoption:
     async def hold(self, exchange: Exchange, host: str, n: int, until: float) -> bool:
         """Hold a request with a body of n bytes until it is decided whether a host is gone. Return
         False: it is not decided, or too much of its client is held."""
-        client = exchange.principal or host_of(exchange.address)
+        client = _client_of(exchange)
         if self.endpoint.draining or (n and self._held[client] + n > MAX_HELD):
             return False
         self._held[client] += n
@@ -292,6 +338,11 @@ class _Search:
             return True
         message = parse(self._body)
         return message.kind in ("result", "error") or message.method == "notifications/cancelled"
+
+
+def _client_of(exchange: Exchange) -> bytes | str:
+    """Return what stands for the client of a request."""
+    return exchange.principal or host_of(exchange.address)
 
 
 def _set(answered: asyncio.Future[None], _: object) -> None:
