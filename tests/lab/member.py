@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
-from lab.http import LEGACY, call
+from lab.http import LEGACY, META, MODERN, call, message
 from lab.raw import FOREVER
 
 from wirespeed.transport.http.members import MemberProofs
@@ -46,6 +46,20 @@ def tool_call(session: str, tool: str, client: bytes, **arguments: Any) -> bytes
         "POST /mcp HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\n"
         "Accept: application/json, text/event-stream\r\n"
         f"Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: {LEGACY}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return request_of(head.encode(), body, client)
+
+
+def subscription(client: bytes) -> bytes:
+    """The same, for a subscription of 2026-07-28."""
+    method = "subscriptions/listen"
+    params = {"notifications": {"toolsListChanged": True}, "_meta": META}
+    body = message(method, params, 1)
+    head = (
+        "POST /mcp HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\n"
+        f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return request_of(head.encode(), body, client)

@@ -144,7 +144,10 @@ class LiteEndpoint(HttpTarget):
     def _answer(self) -> None:
         # do not wait for a handler that ignores its cancellation
         for call in list(self._calls.running):
-            call.done(None, asyncio.CancelledError())
+            if call.given_up:
+                call.done(None, asyncio.CancelledError())
+        # again: for calls that the gate lets in after this
+        self._ending = self._loop.call_later(self._grace, self._give_up)
 
     def close(self) -> None:
         """End everything now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from lab.http import Peer, Response, call
 from lab.member import (
     ANSWER,
     DRAIN,
+    END,
     GONE,
+    LAST,
     PART,
     PAUSE,
     REQUEST,
@@ -23,6 +26,7 @@ from lab.member import (
     answering,
     asking,
     said,
+    subscription,
     tool_call,
 )
 from lab.store import StoreServer
@@ -122,6 +126,58 @@ async def test_a_request_that_is_let_in_meanwhile(
         answer = await last_response(hosts, asked)
         assert (answer.json["id"], answer.json["error"]["code"]) == (7, codes.CUT_OFF)
     assert kinds == [REQUEST, DRAIN, GONE]
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+async def test_a_request_of_an_own_session_that_is_let_in_meanwhile(
+    tmp_path: Path, store_server: StoreServer, method: str
+) -> None:
+    """Its session has ended there. The host that ends does not adopt it: another one may."""
+    async with deployed(
+        tmp_path, store_server.url, "b", shutdown_grace=0.2, verdict_after=VERDICT_AFTER
+    ) as hosts:
+        one = Visitor(hosts)
+        await one.initialize("b")
+        body = call("wait", {"seconds": 1000.0}) if method == "POST" else b""
+        asked = await one.send("b", method, body=body)
+        await asyncio.sleep(VERDICT_AFTER / 2)
+        answer = await last_response(hosts, asked)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_a_request_that_was_not_sent(tmp_path: Path, store_server: StoreServer) -> None:
+    """The other host accepts the connection, and says nothing: nobody has seen the request."""
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        url = f"http://127.0.0.1:{frozen.getsockname()[1]}"
+        async with deployed(tmp_path, store_server.url, "b", shutdown_grace=0.2) as hosts:
+            one = await join(store_server, hosts, url)
+            asked = await one.send("b", body=call("who", {}, 7))
+            accepted, _ = await asyncio.to_thread(frozen.accept)
+            with accepted:
+                answer = await last_response(hosts, asked)
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_a_stream_of_another_host_does_not_wait_for_sessions(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    """A subscription ends when the host begins to shut down, as one of its own clients does."""
+    async with deployed(tmp_path, store_server.url, "a", shutdown_grace=1.0) as hosts:
+        session = await Visitor(hosts).initialize("a")
+        async with asking(hosts.ports["a"]) as other:
+            other.send(REQUEST, 1, tool_call(session, "wait", said(), seconds=1000.0))
+            assert (await other.frame())[:2] == (ANSWER, 1)
+            other.send(REQUEST, 2, subscription(said()))
+            while (await other.frame())[:2] != (PART, 2):
+                pass
+            hosts.hosts["a"].signal(signal.SIGTERM)
+            ends = []
+            while len(ends) < 2:
+                kind, number, _ = await other.frame()
+                if kind in (END, LAST):
+                    ends.append((kind, number))
+            assert ends == [(END, 2), (LAST, 2)]
+        await asyncio.to_thread(hosts.hosts["a"].process.wait)
 
 
 @pytest.mark.parametrize("way", ["paused", "unread"])

@@ -13,6 +13,7 @@ import pytest
 from lab.asgi import Request
 from lab.http import Peer, Response
 from lab.lite import FOREVER, Run, calculator, listening, until
+from lab.serve import serving as listener_of
 from lab.web import Exchange, HttpPeer, serving
 from lab.wording import raises
 
@@ -30,6 +31,7 @@ from wirespeed.litemcp.bridge import as_lite_server, as_mcp_tool
 from wirespeed.transport.net.listener import serve_at
 from wirespeed.transport.net.serve import plan
 from wirespeed.transport.net.sockets import resolve
+from wirespeed.transport.taskpool_choice import LAST_WAIT
 
 pytestmark = pytest.mark.compiled
 
@@ -459,6 +461,27 @@ async def test_running_calls_have_the_grace_time_of_a_shutdown(end: str, caplog:
     async with asyncio.timeout(FOREVER):
         await task
     assert not [r for r in caplog.records if r.levelno > logging.WARNING]
+
+
+async def test_a_call_that_is_let_in_after_the_grace_time_has_an_end() -> None:
+    waiting = Waiting(shutdown_grace=0.0)
+    asked, decided = asyncio.Event(), asyncio.Event()
+
+    async def authenticate(request: wirespeed.HttpRequest) -> bool:
+        asked.set()
+        await decided.wait()
+        return True
+
+    async with (
+        listener_of(waiting.server, URL, authenticate=authenticate) as place,
+        talking(place.url) as peer,
+    ):
+        peer.send("POST", "/calc", body("wait"))
+        await asked.wait()
+        place.listener.drain()
+        await asyncio.sleep(2 * LAST_WAIT)  # the calls that were there have ended
+        decided.set()
+        assert failure(await peer.response()) == "the server is shutting down"
 
 
 async def test_an_asgi_application() -> None:

@@ -251,6 +251,9 @@ class _Search:
         self._start(self._renew_first)
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._adoption.endpoint.draining:
+            refuse(self._exchange, *BUSY)  # a session that was adopted now would have no end
+            return
         task = self._adoption.endpoint.streams.run(self._answer(work))
         self._exchange.on_gone = task.cancel
         self._exchange.on_drain = partial(self._drain, task)
@@ -321,8 +324,6 @@ class _Search:
         self._was_lost = self._was_lost or why is NotPassed.LOST
         if why is NotPassed.FULL or (why is NotPassed.LOST and not self._may_come_twice()):
             not_passed(exchange, self._body, why)
-        elif why is NotPassed.LOST and self._adoption.endpoint.draining:
-            refuse(exchange, *BUSY)  # it has had its time
         elif why is not NotPassed.NOT_HERE:
             # once more at once: it may take requests on another connection
             self.begin(unreached=asked[0] if self._n_tries > 1 else None)

@@ -282,6 +282,8 @@ cdef class StreamableHttp(HttpTarget):
         ex.http_head = None                    # its bytes may go
         if client.shared and client.session.pauses_requests and ex.n_open:
             ex.http_head = copy_of(head)        # for when it is read
+        if self.draining:                      # the gate took long
+            client.drain()
         if ex.carrier is None:
             return 0
         if ex.response == EVENTS and ex.status == 0 and ex.n_open:

@@ -17,7 +17,9 @@ from wirespeed._exports import set_public_home
 from wirespeed.peer.http.exchange import Streams, not_passed, refuse
 from wirespeed.peer.http.headers import accepts, is_json
 from wirespeed.peer.http.sessions import SessionEntry, SessionLimit, SessionLink, Sessions, is_id
+from wirespeed.transport.gate import Refused
 from wirespeed.transport.http.exchange import Exchange, HttpTarget
+from wirespeed.transport.options import Refusal
 from wirespeed.transport.service import Connecting, Graceful, Peer
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ class SseEndpoint(HttpTarget):
         self._pool = pool
         self._streams = Streams(loop, options)
         self._directory = options.directory
+        self._draining = False
         self._sessions: Sessions[SseSession] = Sessions(
             loop,
             name=options.name,
@@ -171,6 +174,8 @@ class SseEndpoint(HttpTarget):
             refuse(exchange, 405, "this endpoint takes GET and POST", [("Allow", "GET, POST")])
 
     def _open(self, exchange: Exchange) -> None:
+        if self._draining:
+            raise Refused(Refusal(503, "the server is shutting down"))
         if not accepts(exchange.headers.get("accept", "*/*"))[1]:
             refuse(exchange, 406, "the response is text/event-stream")
             return
@@ -234,6 +239,7 @@ class SseEndpoint(HttpTarget):
         self._sessions.share(worker, n)
 
     def drain(self) -> None:
+        self._draining = True
         self._sessions.drain()
 
     async def drained(self) -> None:

@@ -30,6 +30,7 @@ cdef class AnsweringEnd(PassingEnd):
     cdef int take_c(self, uint32_t number, const uint8_t *p, size_t n) except -1
     cdef PassedClient client_c(self, const uint8_t *p, size_t n)
     cdef int check_over_c(self) except -1
+    cdef int drain_open_c(self) except -1
 
 
 cdef class PassedLink(Link):

@@ -190,7 +190,14 @@ cdef class AnsweringEnd(PassingEnd):
         """Take no more requests when the sessions have ended, answer those that were taken, then
         close."""
         if self.ending is None and self.link is not None:
+            self.drain_open_c()
             self.ending = self.site.loop.create_task(self._drain())
+
+    cdef int drain_open_c(self) except -1:
+        cdef PassedLink link
+        for link in list(self.open.values()):
+            link.connection.drain()
+        return 0
 
     async def _drain(self):
         cdef PassedLink link
@@ -202,7 +209,7 @@ cdef class AnsweringEnd(PassingEnd):
             for link in list(self.open.values()):
                 if link.connection.exchange is not None:
                     grace = max(grace, link.connection.exchange.target.shutdown_grace)
-                link.connection.drain()
+            self.drain_open_c()            # what was taken meanwhile
             self.check_over_c()
             self._wait(grace + PATIENCE, -1)
 

@@ -438,5 +438,8 @@ cdef class PassedRequest:
 
     def cut_off(self):
         """The grace time is over."""
-        self.end.send_c(GONE, self.number, b"")
-        self.end_c(False)
+        if self.end.link is None:
+            self.end.close()               # nothing was sent
+        else:
+            self.end.send_c(GONE, self.number, b"")
+            self.end_c(False)

@@ -202,6 +202,30 @@ async def test_a_session_is_over_when_the_gate_lets_its_client_in() -> None:
         assert [(await reply).status for reply in late] == [404] * 3
 
 
+async def test_what_the_gate_lets_in_during_a_shutdown_has_an_end() -> None:
+    """A request has the grace time. No stream is opened that a shutdown has to end."""
+    lab = Lab()
+    lab.server.shutdown_grace = 0.05
+    gate = Gate(0)
+    async with served(lab, authenticate=gate, sse_path="/sse") as client:
+        late = [
+            asyncio.create_task(request)
+            for request in (
+                client.modern("tools/call", {"name": "wait", "arguments": {"name": "a"}}),
+                client.listen(),
+                client.get(path="/sse"),
+            )
+        ]
+        await gate.until(3)
+        client.drain()
+        gate.opened.set()
+        called, listens, stream = [await reply for reply in late]
+        assert (await called.message())["error"]["code"] == CUT_OFF
+        assert lab.cancelled == ["a"]
+        assert "result" in (await listens.messages())[-1]
+        assert stream.status == 503
+
+
 async def test_an_answer_is_read_while_the_next_request_waits_for_the_gate() -> None:
     lab = Lab(limits=Limits(output_high=8_000_000, output_low=1))
     gate = Gate(1)
