@@ -428,6 +428,27 @@ async def test_a_session_that_ends_meanwhile(store_server: StoreServer, store: L
             await asyncio.sleep(0.001)
 
 
+async def test_a_session_that_ends_while_its_older_stream_is_read(
+    store_server: StoreServer, store: Late
+) -> None:
+    """Its session was adopted. The stream does not outlive it."""
+    async with at_a_host(
+        Lab(), store_server, RedisEventStore(store_server.cluster(), "lab")
+    ) as one:
+        begun = await first_event(await one.get())
+        await asyncio.sleep(1)  # until the session has a record
+    async with at_a_host(Lab(), store_server, store) as other:
+        other.fields |= one.fields
+        assert (await other.call("echo", text="x")).status == 200
+        store.reads.clear()
+        get = asyncio.create_task(other.get(begun.id))
+        while not store.n_reads:
+            await asyncio.sleep(0.001)
+        assert (await other.request("DELETE")).status == 204
+        store.reads.set()
+        assert not await (await get).messages()
+
+
 async def test_a_host_that_drains_meanwhile(store_server: StoreServer, store: Late) -> None:
     lab = Lab()
     async with at_a_host(lab, store_server, store) as client:

@@ -38,6 +38,7 @@ cdef class ClientExchange(ResponseReceiver):
     # Send the request, the first time or again.
     cpdef object send(self)
     cdef int forget_head_c(self) except -1
+    cdef object put_off_c(self)
 
 
 cdef class Post(ClientExchange):
@@ -54,6 +55,8 @@ cdef class Post(ClientExchange):
 cdef class EventStream(ClientExchange):
     cdef readonly Post post
     cdef readonly int failures
+    cdef readonly double waited
+    cdef double pause                  # seconds before it is opened again
     cdef readonly bint streaming
 
 

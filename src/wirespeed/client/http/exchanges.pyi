@@ -13,6 +13,8 @@ from wirespeed.transport.link import Link
 RETRY: float
 MAX_RETRY: float
 MAX_FAILURES: int
+MAX_WAITED: float
+TRY_LATER: frozenset[int]
 
 @disjoint_base
 class ExchangeLink(Link):
@@ -77,7 +79,9 @@ class EventStream(ClientExchange):
     def streaming(self) -> bool: ...
     @property
     def failures(self) -> int: ...
-    def fail(self) -> None: ...
+    @property
+    def waited(self) -> float: ...
+    def fail(self) -> bool: ...
     def reopen(self) -> None: ...
 
 @final

@@ -13,16 +13,19 @@ from wirespeed._core.slab cimport Slab
 from wirespeed.transport.http.client_connection cimport HttpCall, ResponseReceiver
 from wirespeed.transport.link cimport Link
 
-from wirespeed.transport.http.client_connection import ResponseHeaders
-
+from wirespeed.client.http.answers import TRY_LATER, retry_after
 from wirespeed.transport.backoff import Backoff
+from wirespeed.transport.http.client_connection import ResponseHeaders
 
 # Seconds before a broken stream is opened again, where the server has not said; doubled for each
 # further failure in a row, up to a maximum.
 RETRY = 1.0
 MAX_RETRY = 30.0
-# Failures in a row after which a response, or an answer to a question, is given up.
+# Failures in a row after which a response is given up, where the server has not said.
 MAX_FAILURES = 6
+# Seconds of pauses after which a response is given up that the server puts off, or a message that
+# is sent again.
+MAX_WAITED = 60.0
 
 cdef object NO_HEADERS = {}
 
@@ -123,6 +126,12 @@ cdef class ClientExchange(ResponseReceiver):
         """The exchange is over: nothing else arrives. ``sent``: The server may have got it."""
         self.end_c(exc, sent)
 
+    cdef object put_off_c(self):
+        """The seconds for which the server puts the request off (RFC 9110 section 10.2.3); None: it
+        does not say."""
+        seconds = retry_after(self.headers) if self.status in TRY_LATER else None
+        return None if seconds is None else max(seconds, RETRY)
+
     def later(self, seconds, run):
         """Call a function later, unless the exchange is aborted before."""
         self.timer = self.link.loop.call_later(seconds, run)
@@ -171,9 +180,10 @@ cdef class Post(ClientExchange):
     def repeat(self):
         """The message was lost on its way: send it again later. Returns whether that is still worth
         it."""
-        if self.tries >= MAX_FAILURES:
+        if self.waited >= MAX_WAITED:
             return False
-        self.put_off(Backoff(RETRY, MAX_RETRY).pause(self.tries))
+        seconds = self.put_off_c()
+        self.put_off(Backoff(RETRY, MAX_RETRY).pause(self.tries) if seconds is None else seconds)
         return True
 
     @property
@@ -217,7 +227,9 @@ cdef class EventStream(ClientExchange):
 
     Attributes:
         post: The message whose response goes on here; None: the stream of the session.
-        failures: The number of failures in a row.
+        failures: The number of failures in a row for which the server has not said when to come
+            back.
+        waited: Seconds for which the server has put the request off, in a row.
     """
 
     def __init__(self, link, Post post=None):
@@ -241,6 +253,7 @@ cdef class EventStream(ClientExchange):
 
     cdef int event_c(self, str event, object data, str id, object retry) except -1:
         self.failures = 0
+        self.waited = 0.0
         ClientExchange.event_c(self, event, data, id, retry)
         if self.post is not None and not self.post.waits:
             self.link.resumed(self)
@@ -258,15 +271,19 @@ cdef class EventStream(ClientExchange):
         return None if self.post is None else self.post.id
 
     def fail(self):
-        """The stream broke, or could not be opened."""
-        self.failures += 1
+        """The stream broke, or could not be opened. Returns whether its response is given up."""
+        seconds = self.put_off_c()
+        if seconds is None:
+            self.failures += 1
+            seconds = Backoff(RETRY, MAX_RETRY).pause(self.failures)
+        else:
+            self.waited += seconds
+        self.pause = seconds
+        return self.failures > MAX_FAILURES or self.waited > MAX_WAITED
 
     def reopen(self):
         """Open the stream again, after the pause that the server asked for."""
-        pause = RETRY if self.retry is None else self.retry
-        if self.failures:
-            pause = max(pause, Backoff(RETRY, MAX_RETRY).pause(self.failures))
-        self.later(pause, self.send)
+        self.later(max(self.pause, RETRY if self.retry is None else self.retry), self.send)
 
 
 @cython.final

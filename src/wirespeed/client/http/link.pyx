@@ -39,7 +39,6 @@ from wirespeed.client.http.answers import (
     same_origin,
     status_error,
 )
-from wirespeed.client.http.exchanges import MAX_FAILURES
 from wirespeed.client.http.headers import MirroredArguments, field_value, name_value
 from wirespeed.errors import (
     ConnectionLost,
@@ -649,8 +648,7 @@ cdef class HttpLink(ExchangeLink):
         if post is not None and not post.waits:
             self.resumed(stream)
         elif stream.streaming or not stream.status or stream.status in BUSY:
-            stream.fail()
-            if post is not None and stream.failures > MAX_FAILURES:
+            if stream.fail() and post is not None:
                 self.streams.discard(stream)
                 self.fail_c(post, self.broken_c(post, exc))
             else:

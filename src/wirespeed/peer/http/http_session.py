@@ -354,6 +354,9 @@ class HttpSession(SessionEntry):
         exchange.open_stream()
         for number, data in events:
             exchange.send_event(data, id=f"{name}-{number}")
+        if not ids and self.connection.link is None:
+            exchange.close_stream()  # the session has ended meanwhile
+            return
         if not ids:
             self._go_on(exchange)  # in another stream: the earlier process may still write to this
             return

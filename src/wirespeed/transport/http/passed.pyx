@@ -211,15 +211,16 @@ cdef class AnsweringEnd(PassingEnd):
                     grace = max(grace, link.connection.exchange.target.shutdown_grace)
             self.drain_open_c()            # what was taken meanwhile
             self.check_over_c()
-            self._wait(grace + PATIENCE, -1)
+            self._wait(grace + PATIENCE, None)
 
-    def _wait(self, seconds, sent):
-        """Give up what is not answered, or not read, if nothing was sent for so many seconds."""
+    def _wait(self, seconds, before):
+        """Give up what is not answered, or not read, if nothing of it was sent for so many seconds.
+        ``before``: The bytes of each response that had been sent then."""
         if self.link is not None:
-            if self.passing.bytes_out == sent:
+            sent = {number: one.wire.bytes_out for number, one in self.open.items()}
+            if sent == before:
                 self.abort()
             else:
-                sent = self.passing.bytes_out
                 self.timer = self.site.loop.call_later(seconds, self._wait, seconds, sent)
 
 

@@ -18,6 +18,8 @@ from wirespeed.limits import Limits
 from wirespeed.protocol.revisions import META_SUBSCRIPTION_ID
 from wirespeed.types import Accept, ElicitParams, ResourceUpdated, Resumed, ToolsChanged
 
+OFTEN = 10  # more often than a server is tried that does not say when
+
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,6 +407,48 @@ async def test_attempts_to_resume_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             n = len(peer.sent("GET"))
             await asyncio.sleep(0.1)
             assert len(peer.sent("GET")) == n == 1 + exchanges.MAX_FAILURES + 1
+
+
+async def test_a_server_that_says_when_to_come_back() -> None:
+    """It is asked again then, as often as that takes: for the rest of a response, and with the
+    answer to a question."""
+    n_answers = n_gets = 0
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        asked = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        exchange.open()
+        exchange.event({"id": 1, "method": "elicitation/create", "params": asked}, id="s-0")
+        exchange.end()
+
+    async def answer(exchange: Exchange, message: dict[str, Any]) -> None:
+        nonlocal n_answers
+        n_answers += 1
+        if n_answers < OFTEN:
+            exchange.reply(503, retry_after="0")
+        else:
+            exchange.reply(202)
+
+    async def get(exchange: Exchange) -> None:
+        nonlocal n_gets
+        if "last-event-id" not in exchange.headers:
+            exchange.reply(405)
+            return
+        n_gets += 1
+        if n_gets < OFTEN or n_answers < OFTEN:
+            exchange.reply(503, retry_after="0")
+        else:
+            (asked,) = peer.sent("tools/call")
+            exchange.open()
+            exchange.event({"id": asked.message["id"], "result": {"content": []}})
+            exchange.end()
+
+    async def accept(_: ElicitParams) -> Accept:
+        return Accept({})
+
+    async with legacy(**{"tools/call": call, "": answer}) as peer:
+        peer.get = get
+        async with peer.client(era="legacy", on_elicit=accept) as client:
+            assert not (await client.call_tool("echo")).content
 
 
 async def test_a_cancelled_call_is_not_resumed() -> None:
