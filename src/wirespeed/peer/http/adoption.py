@@ -96,7 +96,8 @@ class Adoption:
         self.endpoint = endpoint
         self.sessions = sessions
         self.directory = directory
-        self._finding: dict[tuple[str, bytes | None], asyncio.Task[Any]] = {}  # by id, principal
+        # by id and principal
+        self._finding: dict[tuple[str, bytes | None], asyncio.Task[bool | str | None]] = {}
         self._turns = SearchTurns(AT_ONCE)
         self._held: Counter[bytes | str] = Counter()  # bytes, by client
 
@@ -127,47 +128,33 @@ class Adoption:
         would say that nobody has the session."""
         _Search(self, exchange, "", body).renew_first()
 
-    async def found(
-        self,
-        exchange: Exchange,
-        id: str,
-        lost_by: tuple[str, int] | None,
-        unreached: str | None,
-    ) -> bool | str | None:
+    async def found(self, search: _Search) -> bool | str | None:
         """Find the session of a request, or adopt it, once for all that ask meanwhile. Return True:
         a process has it; False: nobody has; None: that may be known later; the name of a host: that
         depends on whether this one is gone."""
-        key = (id, exchange.principal)
+        key = (search.id, search.exchange.principal)
         if key not in self._finding:
-            await self._turns.take(_client_of(exchange))
+            await self._turns.take(_client_of(search.exchange))
             if key in self._finding:  # another request of the session had an earlier turn
                 self._turns.give()
             else:
-                work = self._find(exchange, id, lost_by, unreached)
-                known = self._finding[key] = self.endpoint.loop.create_task(work)
+                known = self._finding[key] = self.endpoint.loop.create_task(self._find(search))
                 known.add_done_callback(lambda _: self._finding.pop(key, None))
-        found: bool | str | None = await asyncio.shield(self._finding[key])
-        return found
+        return await asyncio.shield(self._finding[key])
 
-    async def _find(
-        self,
-        exchange: Exchange,
-        id: str,
-        lost_by: tuple[str, int] | None,
-        unreached: str | None,
-    ) -> bool | str | None:
+    async def _find(self, search: _Search) -> bool | str | None:
         try:
             try:
-                self.sessions.check_room(exchange.principal)
-                found = await self.directory.find(id, exchange.principal, lost_by, unreached)
+                self.sessions.check_room(search.exchange.principal)
+                found = await search.find()
             finally:
                 self._turns.give()
             if isinstance(found, bool | str):
                 return found
             try:
-                return await self._adopt(exchange, id, found)
+                return await self._adopt(search.exchange, search.id, found)
             except BaseException:
-                self.directory.own.ended(id, for_good=False)
+                self.directory.own.ended(search.id, for_good=False)
                 raise
         except (ProtocolError, SessionLimit):
             return None
@@ -235,37 +222,45 @@ class _Search:
         self, adoption: Adoption, exchange: Exchange, id: str, body: bytes, n_tries: int = 0
     ) -> None:
         self._adoption = adoption
-        self._exchange = exchange
-        self._id = id
+        self.exchange = exchange
+        self.id = id
         self._body = body
         self._n_tries = n_tries
         self._was_lost = False  # a process may have seen the request
+        self._lost_by: tuple[str, int] | None = None  # as of `SessionDirectory.find`
+        self._unreached: str | None = None
         self._until = adoption.endpoint.loop.time() + adoption.directory.patience
 
     def begin(self, lost_by: tuple[str, int] | None = None, unreached: str | None = None) -> None:
         """Answer the request when the session is found."""
-        self._start(partial(self._run, lost_by, unreached))
+        self._lost_by, self._unreached = lost_by, unreached
+        self._start(self._run)
 
     def renew_first(self) -> None:
         """Answer the request when this process has a lease."""
         self._start(self._renew_first)
 
+    async def find(self) -> Any:
+        """Ask the directory. Its answer is that of `SessionDirectory.find`."""
+        directory, principal = self._adoption.directory, self.exchange.principal
+        return await directory.find(self.id, principal, self._lost_by, self._unreached)
+
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._adoption.endpoint.draining:
-            refuse(self._exchange, *BUSY)  # a session that was adopted now would have no end
+            refuse(self.exchange, *BUSY)  # a session that was adopted now would have no end
             return
         task = self._adoption.endpoint.streams.run(self._answer(work))
-        self._exchange.on_gone = task.cancel
-        self._exchange.on_drain = partial(self._drain, task)
+        self.exchange.on_gone = task.cancel
+        self.exchange.on_drain = partial(self._drain, task)
 
     def _drain(self, task: asyncio.Task[None]) -> None:
         """The server of the client shuts down."""
         task.cancel()
         self._leave()
-        refuse(self._exchange, *BUSY)
+        refuse(self.exchange, *BUSY)
 
     def _leave(self) -> None:
-        self._exchange.on_gone = self._exchange.on_drain = None
+        self.exchange.on_gone = self.exchange.on_drain = None
 
     async def _answer(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -273,33 +268,33 @@ class _Search:
         except Exception as exc:
             logger.error("internal error while a session is looked for", exc_info=exc)
             self._leave()
-            if not self._exchange.status:
-                refuse(self._exchange, *BUSY)
+            if not self.exchange.status:
+                refuse(self.exchange, *BUSY)
 
     async def _renew_first(self) -> None:
         is_known = await self._adoption.directory.renewed()
         self._leave()
         if is_known:
-            carrier: Any = self._exchange.carrier
-            carrier.take_again(self._exchange, self._body)
+            carrier: Any = self.exchange.carrier
+            carrier.take_again(self.exchange, self._body)
         else:
-            refuse(self._exchange, *BUSY)
+            refuse(self.exchange, *BUSY)
 
-    async def _run(self, lost_by: tuple[str, int] | None, unreached: str | None) -> None:
-        adoption, exchange = self._adoption, self._exchange
+    async def _run(self) -> None:
+        adoption, exchange = self._adoption, self.exchange
         found: bool | str | None = ""
         while isinstance(found, str):
             if found and not await adoption.hold(exchange, found, len(self._body), self._until):
                 found = None
             else:
-                found = await adoption.found(exchange, self._id, lost_by, unreached)
-                lost_by = unreached = None
+                found = await adoption.found(self)
+                self._lost_by = self._unreached = None
         self._leave()
         carrier: Any = exchange.carrier
         passed = carrier.passed
         host = None
-        if found and self._id not in adoption.sessions and (passed is None or passed.far):
-            host = adoption.directory.host_of(self._id, None if passed is None else passed.worker)
+        if found and self.id not in adoption.sessions and (passed is None or passed.far):
+            host = adoption.directory.host_of(self.id, None if passed is None else passed.worker)
         if found is False and self._was_lost and exchange.method == "DELETE":
             exchange.respond(204)
         elif found is None or self._n_tries >= MAX_TRIES:
@@ -312,13 +307,13 @@ class _Search:
             carrier.take_again(exchange, self._body)
         else:
             self._n_tries += 1
-            asked = adoption.directory.owner_of(self._id, host)
+            asked = adoption.directory.owner_of(self.id, host)
             otherwise = partial(self.not_passed, asked)
-            adoption.endpoint.pass_on(exchange, self._id, host, self._body, otherwise)
+            adoption.endpoint.pass_on(exchange, self.id, host, self._body, otherwise)
 
     def not_passed(self, asked: tuple[str, int], why: NotPassed) -> None:
         """The process that should have the session does not answer."""
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange.carrier is None:
             return  # the client is gone
         self._was_lost = self._was_lost or why is NotPassed.LOST
@@ -328,14 +323,14 @@ class _Search:
             # once more at once: it may take requests on another connection
             self.begin(unreached=asked[0] if self._n_tries > 1 else None)
         elif exchange.carrier.passed is not None:
-            self._adoption.not_here(exchange, self._id, self._body)
+            self._adoption.not_here(exchange, self.id, self._body)
         else:
             self.begin(lost_by=asked)
 
     def _may_come_twice(self) -> bool:
         """Whether the request does the same twice as once: a GET, a DELETE, an answer to a
         question and a cancellation do."""
-        if self._exchange.method != "POST":
+        if self.exchange.method != "POST":
             return True
         message = parse(self._body)
         return message.kind in ("result", "error") or message.method == "notifications/cancelled"
