@@ -177,7 +177,8 @@ class SessionHosts:
             try:
                 if time.monotonic() >= due:
                     due = time.monotonic() + RENEWAL
-                    due = min(due, time.monotonic() + await self._presence.renew())
+                    # the clock is read afterwards: no entry is looked at before its end
+                    due = min(due, await self._presence.renew() + time.monotonic())
                 if self.cluster.state != "down" and self._presence.lease.lasts:
                     await self.own.write(self._endpoints)
             except StoreUnavailable:  # the cluster logs it

@@ -13,10 +13,13 @@ from lab.session import Lab, served
 from lab.store import LISTS_FOR_SCRIPTS, MakeServer, StoreServer, free_port
 
 from wirespeed.cluster import Cluster, SessionHosts
+from wirespeed.cluster.clients import Script
 from wirespeed.cluster.presence import RENEWAL, Presence, member_of
 from wirespeed.errors import StoreUnavailable
 
 BASE = "test:{hosts}:"
+URL = "http://127.0.0.1:9"  # of a host that does not answer
+OTHER = member_of("c", URL)
 
 
 class Told:
@@ -91,6 +94,41 @@ async def test_an_entry_that_ends(store_server: StoreServer) -> None:
         while "c" in one.hosts:
             await asyncio.sleep(due)
             due = await one.renew()
+
+
+class Slow(Cluster):
+    """A question for the hosts is half a second under way to the store. When it comes there,
+    another host has an entry that soon ends.
+
+    Attributes:
+        server: The store.
+        answers: Of the store, since then.
+    """
+
+    server: StoreServer | None = None
+    answers: list[list[Any]]
+
+    async def run(self, script: Script, base: str, *args: Any) -> Any:
+        if self.server is None or "{sessions1:" not in base:
+            return await super().run(script, base, *args)
+        if not self.answers:
+            await asyncio.sleep(0.5)
+            ends = round(time.time() * 1000) + 400
+            self.server.ask("HSET", f"{base}hosts", OTHER, f"{ends} 60000 1 1 1 i {URL}")
+        self.answers.append(await super().run(script, base, *args))
+        return self.answers[-1]
+
+
+async def test_a_host_does_not_look_too_early(store_server: StoreServer) -> None:
+    """The time until the end of an entry is that of the answer."""
+    cluster = Slow(store_server.url, store_timeout=20.0)
+    hosts = SessionHosts(cluster, "lab", "http://127.0.0.1:1", secret=b"s" * 16)
+    async with served(Lab(), directory=hosts, name="a"):
+        cluster.answers, cluster.server = [], store_server
+        while len(cluster.answers) < 2:
+            await asyncio.sleep(0.01)
+    living = [OTHER.encode() in answer for answer in cluster.answers]
+    assert living[:2] == [True, False]
 
 
 async def test_a_store_whose_answers_cannot_be_read(
