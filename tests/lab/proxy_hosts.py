@@ -209,3 +209,30 @@ def two_of(kind: str, store: StoreServer) -> tuple[str, dict[str, Any]]:
     if kind == "workers":
         return "a", {"words": ("--workers", "2")}
     return "ab", {"store": store, "cluster": {"hosts": 2}}
+
+
+async def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+    async with asyncio.timeout(FOREVER):
+        while process.poll() is None:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            await asyncio.sleep(0.02)
+    raise AssertionError("the server has ended")
+
+
+@contextlib.asynccontextmanager
+async def elsewhere(script: Path) -> AsyncIterator[str]:
+    """A server that listens at a URL, which is its argument, meanwhile."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    process = subprocess.Popen(
+        [sys.executable, str(script), url], env=surroundings(), stderr=subprocess.DEVNULL
+    )
+    try:
+        await _until_it_listens(port, process)
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()

@@ -133,7 +133,7 @@ INSIDE = {
         clients
         store
         owners
-        events nonces rates quotas places tasks changes
+        events nonces rates quotas places tasks task_makers changes
         presence
         records
         sessions

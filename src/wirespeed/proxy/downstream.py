@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from wirespeed.proxy.upstream import Upstream
 
 logger = logging.getLogger("wirespeed.proxy")
+
+_Verdict = TypeVar("_Verdict")
 
 
 class Permission(Protocol):
@@ -508,13 +510,13 @@ class _AfterSave:
 
 
 class WaitingRequest(ProxyRequest):
-    """A request that waits until it is known whether it is within a limit of its client.
+    """A request that waits for what decides about it, such as the rate of its client.
 
     Args:
         downstream: The client.
         message: The request.
-        delay: The seconds by which the request came too early. A ProtocolError refuses it.
-        go_on: Called with these.
+        verdict: What it waits for. A ProtocolError refuses it.
+        go_on: Called with the result.
     """
 
     waits = True
@@ -523,18 +525,18 @@ class WaitingRequest(ProxyRequest):
         self,
         downstream: Downstream,
         message: Message,
-        delay: asyncio.Future[float],
-        go_on: Callable[[float], None],
+        verdict: asyncio.Future[_Verdict],
+        go_on: Callable[[_Verdict], None],
     ) -> None:
         self.request = message
         self._downstream = downstream
-        self._go_on = go_on
+        self._go_on: Callable[[Any], None] = go_on
         downstream.give_token(message, self)
-        delay.add_done_callback(self._known)
+        verdict.add_done_callback(self._known)
 
-    def _known(self, delay: asyncio.Future[float]) -> None:
+    def _known(self, verdict: asyncio.Future[Any]) -> None:
         try:
-            self._go_on(delay.result())
+            self._go_on(verdict.result())
         except (ProtocolError, asyncio.CancelledError) as exc:
             if self.request is not None and self._downstream.is_open(self.request):
                 code = getattr(exc, "code", codes.SHUTTING_DOWN)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.extension_tasks import DECLARED
 from lab.http import Response
-from lab.process import free_port
-from lab.proxy_hosts import ProxyHosts, proxies, tea
-from lab.raw import FOREVER, META, surroundings
+from lab.proxy_hosts import ProxyHosts, elsewhere, proxies, tea
+from lab.raw import FOREVER, META
 from lab.store import StoreServer
 from lab.wording import raises
 
@@ -45,33 +41,6 @@ async def made(hosts: ProxyHosts, host: str, path: str = "/mcp") -> str:
     found = (await ask(hosts, host, "tools/call", path, **call)).json["result"]
     assert found["resultType"] == "task"
     return str(found["taskId"])
-
-
-async def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
-    async with asyncio.timeout(FOREVER):
-        while process.poll() is None:
-            with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return
-            await asyncio.sleep(0.02)
-    raise AssertionError("the server has ended")
-
-
-@contextlib.asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[str]:
-    """The server, which listens at a URL that both hosts reach."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/mcp"
-    process = subprocess.Popen(
-        [sys.executable, str(folder / "tea.py"), url], env=surroundings(), stderr=subprocess.DEVNULL
-    )
-    try:
-        await until_it_listens(port, process)
-        yield url
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
 
 
 @pytest.mark.own_environment
@@ -253,7 +222,7 @@ async def test_a_task_of_a_server_elsewhere_is_known_to_all_hosts(
     tmp_path: Path, store_server: StoreServer
 ) -> None:
     ProxyHosts(tmp_path)  # writes the server
-    async with serving(tmp_path) as url:
+    async with elsewhere(tmp_path / "tea.py") as url:
         servers = {"tea": {"url": url, "proxy": {"isolation": "shared"}}}
         async with proxies(tmp_path, "a", "b", servers=servers, store=store_server) as hosts:
             task = await made(hosts, "a")

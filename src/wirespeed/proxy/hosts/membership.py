@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from wirespeed.proxy.flow.host_table import HostTable
 from wirespeed.proxy.flow.places import HostPlaces, Places, ProcessPlaces
+
+if TYPE_CHECKING:
+    from wirespeed.cluster.task_makers import RedisTaskMakers
 
 _KEY = os.urandom(32)  # forked workers have it, too
 
@@ -19,8 +23,11 @@ class Membership:
         host: The name of this host, where several hosts share a store; "" without others.
         n_hosts: How many hosts there are.
         places: Makes the `Places` of all hosts, of the name of a server; None: there is one host.
+        task_makers: Makes what all hosts know of the makers of tasks, of the name of a server, its
+            URL, and the numbers of tasks and of those of one owner; None: there is one host.
 
     Attributes:
+        task_makers: As above.
         own_key: A key that the workers of this host have.
         shared_key: A key that all workers of all hosts have.
         place: The host and the worker, as in ids of tasks: ``HOST.WORKER~``.
@@ -33,6 +40,7 @@ class Membership:
         host: str = "",
         n_hosts: int = 1,
         places: Callable[[str], Places] | None = None,
+        task_makers: Callable[[str, str, int, int], RedisTaskMakers] | None = None,
     ) -> None:
         self.own_key = _KEY
         self.shared_key = _KEY if shared_key is None else shared_key
@@ -40,6 +48,7 @@ class Membership:
         self._n_hosts = n_hosts
         self._n_workers = 1
         self._make_places = places
+        self.task_makers = task_makers
         self._places: dict[str, Places] = {}  # by the name of the server
         self._table: HostTable | None = None
         self.share(0)

@@ -10,6 +10,7 @@ from wirespeed.cluster.quotas import RedisCounts
 from wirespeed.cluster.rates import RedisTokenBuckets
 from wirespeed.cluster.sessions import SessionHosts
 from wirespeed.cluster.store import Cluster
+from wirespeed.cluster.task_makers import RedisTaskMakers
 from wirespeed.errors import ConfigError
 from wirespeed.proxy.flow.quotas import ProcessCounts
 from wirespeed.proxy.hosts.membership import Membership
@@ -69,12 +70,25 @@ class ProxyStores:
     def member(self, host: str) -> Membership:
         """Return the place of this process. ``host``: The name of its host."""
         key = hmac.digest(self._secret, b"wirespeed seals of tasks 1", "sha256")
-        return Membership(key, host, self._n_hosts, self._places_of)
+        return Membership(key, host, self._n_hosts, self._places_of, self._task_makers_of)
 
     def _places_of(self, server: str) -> RedisPlaces:
         """Return the places of a server, for this process."""
         self._places.append(RedisPlaces(self.cluster, _NAME, server, is_local=self._is_local))
         return self._places[-1]
+
+    def _task_makers_of(
+        self, server: str, url: str, max_tasks: int, max_of_owner: int
+    ) -> RedisTaskMakers:
+        """Return what all hosts know of the makers of a server's tasks."""
+        return RedisTaskMakers(
+            self.cluster,
+            server,
+            url,
+            self._secret,
+            max_tasks=max_tasks,
+            max_of_owner=max_of_owner,
+        )
 
     def session_hosts(self, url: str) -> SessionHosts:
         """Return the directory of sessions. ``url``: Where other hosts reach this one. ValueError:

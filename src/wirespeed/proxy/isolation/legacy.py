@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,7 @@ from wirespeed.protocol.revisions import (
     understood,
 )
 from wirespeed.proxy.binding import Binding
+from wirespeed.proxy.downstream import WaitingRequest
 from wirespeed.proxy.isolation.handshake import initialize, learn_tools
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong, quiet
 from wirespeed.proxy.isolation.task_makers import TaskMakers
@@ -71,7 +73,8 @@ class Legacy(Instance):
         self._pool = pool
         self._downstreams: dict[Downstream, _Client] = {}
         self._hello: dict[str, Any] = {}
-        self._makers = TaskMakers()
+        url = None if address is None else address.target.url
+        self._makers = TaskMakers(pool.shared_makers(url))
         self._level: str | None = None
         self.requests: Functions = {
             "initialize": self._initialize,
@@ -384,7 +387,18 @@ class Legacy(Instance):
 
     def _ask_of_task(self, downstream: Downstream, message: Message) -> None:
         """Pass a request on if it is about a task of this client."""
-        if self._makers.may(downstream, params_of(message).get("taskId")):
+        may = self._makers.may(downstream, params_of(message).get("taskId"))
+        if isinstance(may, bool):
+            self._go_on(downstream, message, may)
+        else:
+            WaitingRequest(downstream, message, may, partial(self._go_on, downstream, message))
+
+    def _go_on(self, downstream: Downstream, message: Message, may: bool) -> None:
+        if not downstream.is_open(message):
+            return  # it was cancelled meanwhile
+        if downstream not in self._downstreams:
+            downstream.unreachable(message)  # the server speaks another era now
+        elif may:
             self._list_tasks(downstream, message)
         elif self._admits(downstream, message):
             unknown = not_found()

@@ -21,6 +21,7 @@ from wirespeed.proxy.isolation.first import FirstConnection
 from wirespeed.proxy.isolation.instance import Instance, guarded, pong
 from wirespeed.proxy.isolation.legacy import Legacy, asked_of
 from wirespeed.proxy.isolation.modern import Modern, Waiting
+from wirespeed.proxy.isolation.task_makers import MAX_OF_OWNER, MAX_TASKS
 from wirespeed.proxy.own_requests import modern_version, params_of, unsupported
 from wirespeed.proxy.supervision.checks import Idle, Recycling
 from wirespeed.proxy.supervision.supervisor import RunningServer, Supervisor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wirespeed._core.envelope import Message
+    from wirespeed.cluster.task_makers import RedisTaskMakers
     from wirespeed.limits import Limits
     from wirespeed.proxy.affinity import Seals
     from wirespeed.proxy.backend_config import BackendConfig
@@ -95,9 +97,9 @@ class Pool:
         self._gone: Counter[str] = Counter()  # messages dropped by those that have left
         self._n_gone_retries = 0
         self.has_one = False
+        self._seals = seals
         self._set_up()
         self._choice = None if self.has_one else LeastLoaded(crc32(config.name.encode()))
-        self._seals = seals
         self.changes = GatheredChanges(
             lambda: sum(one.upstream is not None for one in self.modern), config.delays.gather
         )
@@ -429,6 +431,15 @@ class Pool:
         """Return what opens the seal of the id of a client's task. ProtocolError: the client has no
         such task."""
         return lambda id: self._seals.open(id, principal_of(downstream))
+
+    def shared_makers(self, url: str | None) -> RedisTaskMakers | None:
+        """Return what all hosts know of the makers of tasks; None: each host has servers of its
+        own. ``url``: That of the address, if there are several."""
+        make = self._seals.member.task_makers
+        url = url or getattr(self._config.target, "url", None)
+        if make is None or url is None:
+            return None
+        return make(self._config.name, url, MAX_TASKS, MAX_OF_OWNER)
 
     def update_choice(self) -> None:
         """A server may take requests now, or may not."""

@@ -3,10 +3,15 @@
 The server knows one client, the proxy: it lists all tasks to anyone, and takes any id. So the proxy
 remembers who made a task: the principal of the client, or else the client itself. To all others the
 task is unknown (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Control").
+
+Where several hosts use one server, the store knows it, too, for principals and for sessions that
+may move to another host. The store decides: the server may have given an id again, to somebody
+else. While the store is away, and for a task that it was not told of, this process decides.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import re
@@ -16,15 +21,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from wirespeed.proxy.downstream import principal_of
+from wirespeed.errors import ProtocolError
+from wirespeed.proxy.downstream import DeferredRequest, outermost, principal_of
 from wirespeed.proxy.isolation.choice import TaskRequests
 from wirespeed.proxy.own_requests import params_of
 from wirespeed.tasks.views import RELATED_TASK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
 
     from wirespeed._core.envelope import Message
+    from wirespeed.cluster.task_makers import RedisTaskMakers
+    from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.proxy.downstream import Downstream
 
 # Tasks that are remembered for one server, and for one principal or client. Beyond these the oldest
@@ -43,6 +51,7 @@ _entries = msgspec.json.Decoder(list[Raw]).decode
 
 class _Task(msgspec.Struct):
     taskId: str  # noqa: N815
+    ttl: Any = None  # milliseconds
 
 
 class _Created(msgspec.Struct):
@@ -67,11 +76,16 @@ class _OwnedTask:
 class TaskMakers:
     """The makers of the tasks of one server.
 
+    Args:
+        shared: What all hosts know; None: no other host uses the server.
+
     Attributes:
         requests: What each client needs as its `Translation`, so that its tasks become known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shared: RedisTaskMakers | None = None) -> None:
+        self._shared = shared
+        self._answers: set[DeferredRequest] = set()  # those that wait for the store
         self.requests = TaskRequests(self._after)
         self._made: dict[str | bytes, _OwnedTask] = {}
         self._of_owner: dict[bytes | Downstream, dict[str | bytes, None]] = {}
@@ -81,13 +95,58 @@ class TaskMakers:
         """Return how many tasks are remembered."""
         return len(self._made)
 
-    def may(self, downstream: Downstream, task_id: object) -> bool:
+    def may(self, downstream: Downstream, task_id: object) -> bool | asyncio.Future[bool]:
         """Whether a client may know of a task: its principal, or the client itself, has made the
-        task, by a tool that this principal may call."""
-        made = self._made.get(_key(task_id)) if isinstance(task_id, str) else None
+        task, by a tool that this principal may call. ProtocolError of the future: the store does
+        not say it."""
+        if not isinstance(task_id, str):
+            return False
+        owner = self._shared_owner(downstream)
+        if owner is None:
+            return self._may_here(downstream, task_id)
+        return asyncio.ensure_future(self._may(downstream, owner, task_id))
+
+    async def _may(self, downstream: Downstream, owner: bytes, task_id: str) -> bool:
+        try:
+            await self._learn(downstream, owner, [task_id])
+        except ProtocolError:
+            if not self._may_here(downstream, task_id):
+                raise
+        return self._may_here(downstream, task_id)
+
+    def _may_here(self, downstream: Downstream, task_id: str) -> bool:
+        """The same, as far as this process knows."""
+        made = self._made.get(_key(task_id))
         return (
             made is not None and made.owner == _owner(downstream) and _allows(downstream, made.tool)
         )
+
+    async def _learn(self, downstream: Downstream, owner: bytes, task_ids: Sequence[str]) -> None:
+        """Know what the store does of tasks. Questions about those that another process has made
+        for this client reach the client here from now on. ProtocolError: the store is away."""
+        assert self._shared is not None
+        known = await self._shared.tools(owner, task_ids)
+        if downstream.link is None:
+            return  # it has left meanwhile
+        mine = _owner(downstream)
+        for task_id, tool in known.items():
+            made = self._made.get(_key(task_id))
+            is_mine = made is not None and made.owner == mine
+            if tool is not None and not is_mine:
+                self._note(downstream, mine, tool, task_id)
+            elif tool is None and is_mine:  # the server has begun to count anew
+                self._forget(_key(task_id))
+
+    def _shared_owner(self, downstream: Downstream) -> bytes | None:
+        """Return whose tasks those of a client are at all hosts; None: only this process has the
+        client."""
+        if self._shared is None:
+            return None
+        if (principal := principal_of(downstream)) is not None:
+            return b"p" + principal
+        outer = outermost(downstream)
+        session: HttpSession | None = getattr(outer.link, "session", None)
+        return None if outer.state is None or session is None else b"s" + session.id.encode()
 
     def left(self, downstream: Downstream) -> None:
         """A client has left. The tasks of its principal are remembered."""
@@ -114,22 +173,56 @@ class TaskMakers:
 
     def _after(
         self, downstream: Downstream, message: Message
-    ) -> Callable[[Message], Message | bytes]:
+    ) -> Callable[[Message], Message | bytes | None]:
         """Return what looks at the answer to a request of a client."""
+        shared = self._shared_owner(downstream)
         if message.method == "tasks/list":
-            return partial(self._listed, downstream)
-        return partial(
-            self._called, downstream, _owner(downstream), message.text("params.name") or ""
-        )
+            return partial(self._listed, downstream, message, shared)
+        tool = message.text("params.name") or ""
+        return partial(self._called, downstream, message, (_owner(downstream), shared), tool)
 
     def _called(
-        self, downstream: Downstream, owner: bytes | Downstream, tool: str, answer: Message
-    ) -> Message | bytes:
-        """Note the task that a call has become."""
-        if answer.result is not None:
-            with contextlib.suppress(msgspec.DecodeError):  # it became none
-                self._note(downstream, owner, tool, _created(answer.result).task.taskId)
-        return answer
+        self,
+        downstream: Downstream,
+        message: Message,
+        owners: tuple[bytes | Downstream, bytes | None],
+        tool: str,
+        answer: Message,
+    ) -> Message | bytes | None:
+        """Note the task that a call has become. None: the client gets the answer when other hosts
+        know the task, too."""
+        if answer.result is None:
+            return answer
+        try:
+            task = _created(answer.result).task
+        except msgspec.DecodeError:  # it became none
+            return answer
+        owner, shared = owners
+        self._note(downstream, owner, tool, task.taskId)
+        if shared is None:
+            return answer
+        telling = self._tell(shared, tool, task, bytes(answer.result))
+        self._answer_later(downstream, message, telling)
+        return None
+
+    async def _tell(self, owner: bytes, tool: str, task: _Task, result: bytes) -> bytes:
+        """Tell other hosts of a task."""
+        assert self._shared is not None
+        life = task.ttl / 1000 if isinstance(task.ttl, int | float) else None
+        with contextlib.suppress(ProtocolError):  # this process alone knows the task
+            await self._shared.note(task.taskId, owner, tool, life)
+        return result
+
+    def _answer_later(
+        self, downstream: Downstream, message: Message, result: Coroutine[Any, Any, bytes]
+    ) -> None:
+        """Answer a request when the store has said what is needed."""
+
+        async def answer() -> None:
+            text = await result
+            downstream.answer(message, msgspec.json.format(text, indent=-1))
+
+        DeferredRequest(downstream, message, answer(), self._answers)
 
     def _note(
         self, downstream: Downstream, owner: bytes | Downstream, tool: str, task_id: str
@@ -159,17 +252,31 @@ class TaskMakers:
             if not mine:
                 del self._of_downstream[made.downstream]
 
-    def _listed(self, downstream: Downstream, answer: Message) -> Message | bytes:
-        """Leave the tasks of others out of a list."""
+    def _listed(
+        self, downstream: Downstream, message: Message, owner: bytes | None, answer: Message
+    ) -> Message | bytes | None:
+        """Leave the tasks of others out of a list. None: the client gets it when the store has
+        said whose the tasks are."""
         if answer.result is None:
             return answer
-        result = _members(answer.result)
+        result = _members(bytes(answer.result))
         try:
-            found = _entries(result.get("tasks", b"[]"))
-            kept = [one for one in found if self.may(downstream, _task(one).taskId)]
+            found = [(_task(one).taskId, one) for one in _entries(result.get("tasks", b"[]"))]
         except msgspec.DecodeError:
-            kept = []  # not a list of tasks: nothing of it is shown
-        return msgspec.json.encode({**result, "tasks": kept})
+            found = []  # not a list of tasks: nothing of it is shown
+
+        def kept() -> bytes:
+            mine = [one for task_id, one in found if self._may_here(downstream, task_id)]
+            return msgspec.json.encode({**result, "tasks": mine})
+
+        async def learned(owner: bytes) -> bytes:
+            await self._learn(downstream, owner, [task_id for task_id, _ in found])
+            return kept()
+
+        if owner is None:
+            return kept()
+        self._answer_later(downstream, message, learned(owner))
+        return None
 
 
 def _key(task_id: str) -> str | bytes:

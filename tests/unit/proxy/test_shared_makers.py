@@ -1,0 +1,200 @@
+"""Tasks of 2025-11-25 of a server that the hosts of a proxy use at its URL: their makers find them
+at each host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.hosts import ADOPTED_IN, Visitor
+from lab.http import message
+from lab.principals import TOKENS
+from lab.proxy_hosts import ProxyHosts, elsewhere, proxies
+from lab.store import MakeServer, StoreServer
+
+pytestmark = pytest.mark.own_environment
+
+MILL = """
+import asyncio, sys
+from wirespeed import Context, Server
+
+server = Server("mill")
+
+@server.tool(task="optional")
+async def grind(seconds: float = 0) -> str:
+    await asyncio.sleep(seconds)
+    return "flour"
+
+@server.tool(task="optional")
+async def choose(ctx: Context) -> str:
+    return (await ctx.elicit("wheat or rye?", str)).content
+
+server.run(sys.argv[1], **({"token": "x" * 20} if "http" in sys.argv[1] else {}))
+"""
+UNKNOWN = {"code": -32602, "message": "Failed to retrieve task: Task not found"}
+LATER = -31007
+
+
+@contextlib.asynccontextmanager
+async def mills(
+    folder: Path, *names: str, isolation: str = "shared", several: bool = False, **options: Any
+) -> AsyncIterator[ProxyHosts]:
+    """Hosts of a proxy whose server is elsewhere. ``several``: There is one without tasks, too."""
+    script = folder / "mill.py"
+    script.write_text(MILL)
+    async with elsewhere(script) as url:
+        where = {"urls": [url]} if isolation == "pool" else {"url": url}
+        fields = {"Authorization": f"Bearer {'x' * 20}"}
+        mill = {
+            **where,
+            "headers": fields,
+            "era": "legacy",
+            "proxy": {"isolation": isolation, "ask": True},
+        }
+        servers = {"mill": mill}
+        if several:
+            plain = folder / "plain.py"
+            plain.write_text(MILL.replace('task="optional"', ""))
+            servers["other"] = {"command": sys.executable, "args": [str(plain), "stdio:"]}
+        async with proxies(folder, *names, servers=servers, **options) as hosts:
+            yield hosts
+
+
+async def asked(one: Visitor, host: str, method: str, **params: Any) -> Any:
+    """The result of a request, or its error. A host may take some time to adopt the session."""
+    until = time.monotonic() + ADOPTED_IN
+    while True:
+        response = await one.request(host, method, **params)
+        last = (response.messages if response.is_stream else [response.json])[-1]
+        found = last.get("result", last.get("error"))
+        if response.status == 200 or found["code"] == LATER:
+            return found
+        assert response.status in (502, 503) and time.monotonic() < until, found
+        await asyncio.sleep(0.05)
+
+
+async def made(one: Visitor, host: str, tool: str = "grind", **arguments: Any) -> str:
+    call = {"name": tool, "arguments": arguments, "task": {"ttl": 600_000}}
+    return str((await asked(one, host, "tools/call", **call))["task"]["taskId"])
+
+
+async def session(hosts: ProxyHosts, host: str, name: str | None = None) -> Visitor:
+    one = Visitor(hosts, None if name is None else TOKENS[name])
+    await one.initialize(host)
+    return one
+
+
+async def listed(one: Visitor, host: str) -> list[str]:
+    return [task["taskId"] for task in (await asked(one, host, "tasks/list"))["tasks"]]
+
+
+async def owns(one: Visitor, host: str, task: str) -> None:
+    """A session may do with a task all that there is."""
+    assert task in await listed(one, host)
+    assert (await asked(one, host, "tasks/get", taskId=task))["taskId"] == task
+    result = await asked(one, host, "tasks/result", taskId=task)
+    assert result["content"][0]["text"] == "flour"
+
+
+async def knows_nothing(one: Visitor, host: str, task: str) -> None:
+    for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+        assert await asked(one, host, method, taskId=task) == UNKNOWN
+    assert await listed(one, host) == []
+
+
+PRINCIPALS = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
+
+
+@pytest.mark.parametrize("isolation", ["shared", "pool"])
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_task_of_a_principal_is_known_to_all_hosts(
+    tmp_path: Path, store_server: StoreServer, isolation: str, several: bool
+) -> None:
+    options = {"store": store_server, "principals": PRINCIPALS, "several": several}
+    options["isolation"] = isolation
+    tool = "mill_grind" if several else "grind"
+    async with mills(tmp_path, "a", "b", **options) as hosts:
+        task = await made(await session(hosts, "a", "anne"), "a", tool)
+        slow = await made(await session(hosts, "a", "anne"), "a", tool, seconds=60)
+        for host in "ba":
+            await owns(await session(hosts, host, "anne"), host, task)
+            await knows_nothing(await session(hosts, host, "bob"), host, task)
+        there = await session(hosts, "b", "anne")
+        assert (await asked(there, "b", "tasks/cancel", taskId=slow))["status"] == "cancelled"
+        mine = await made(await session(hosts, "b", "bob"), "b", tool)
+        assert await listed(await session(hosts, "a", "bob"), "a") == [mine]
+
+
+async def test_a_task_of_a_principal_is_known_to_all_workers(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    options = {"store": store_server, "principals": PRINCIPALS, "words": ("--workers", "2")}
+    async with mills(tmp_path, "a", **options) as hosts:
+        task = await made(await session(hosts, "a", "anne"), "a")
+        workers = set()
+        while len(workers) < 2:
+            one = await session(hosts, "a", "anne")
+            workers.add(one.fields["mcp_session_id"].split(".")[1])
+            await owns(one, "a", task)
+
+
+async def test_a_task_goes_on_with_its_session(tmp_path: Path, store_server: StoreServer) -> None:
+    async with mills(tmp_path, "a", "b", store=store_server) as hosts:
+        one, other = await session(hosts, "a"), await session(hosts, "b")
+        task = await made(one, "a")
+        await owns(one, "b", task)  # it is passed on
+        await knows_nothing(other, "b", task)
+        await hosts.kill("a")
+        await owns(one, "b", task)
+        await knows_nothing(other, "b", task)
+
+
+async def test_a_task_asks_its_client_at_another_host(
+    tmp_path: Path, store_server: StoreServer
+) -> None:
+    async with mills(tmp_path, "a", "b", store=store_server) as hosts:
+        one = await session(hosts, "a")
+        await session(hosts, "b")  # so the client is not the only one that may be asked
+        task = await made(one, "a", "choose")
+        await hosts.kill("a")
+        assert await one.answer("b", "grind") == "flour"
+        peer = await one.send("b", body=message("tasks/result", {"taskId": task}, 77))
+        head = await peer.head()
+        (question,) = await peer.until(head, 1)
+        assert question["method"] == "elicitation/create"
+        answer = {"action": "accept", "content": {"value": "rye"}}
+        said = {"jsonrpc": "2.0", "id": question["id"], "result": answer}
+        assert (await one.ask("b", body=json.dumps(said).encode())).status == 202
+        _, result = await peer.until(head, 2)
+        assert result["result"]["content"][0]["text"] == "rye"
+
+
+async def test_the_store_is_away(tmp_path: Path, new_store_server: MakeServer) -> None:
+    """The process in which a task was made knows the task. Other questions may be repeated."""
+    store = new_store_server()
+    options = {"principals": PRINCIPALS, "cluster": {"storeTimeout": 0.25}}
+    async with mills(tmp_path, "a", "b", store=store, **options) as hosts:
+        one, other = await session(hosts, "a", "anne"), await session(hosts, "a", "bob")
+        there = await made(await session(hosts, "b", "anne"), "b")
+        before = await made(one, "a")
+        store.freeze()
+        during = await made(one, "a")
+        for task in (before, during):
+            assert (await asked(one, "a", "tasks/get", taskId=task))["taskId"] == task
+            assert (await asked(other, "a", "tasks/get", taskId=task))["code"] == LATER
+        assert (await asked(one, "a", "tasks/result", taskId=there))["code"] == LATER
+        assert (await asked(one, "a", "tasks/list"))["code"] == LATER
+        store.thaw()
+        while "tasks" not in (found := await asked(one, "a", "tasks/list")):
+            assert found["code"] == LATER
+            await asyncio.sleep(0.05)
+        for task in (there, before, during):
+            await owns(one, "a", task)
+            await knows_nothing(other, "a", task)
