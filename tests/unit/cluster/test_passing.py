@@ -221,10 +221,13 @@ async def test_answers_of_a_host(tmp_path: Path, store_server: StoreServer) -> N
             elif tool == "empty":
                 end.send(ANSWER, number, answer_of(202, 0))
                 end.send(END, number)
-            elif tool == "stream":
+            elif tool in ("stream", "withdrawn"):
                 end.send(ANSWER, number, answer_of(200, -1, b"Content-Type: text/event-stream\r\n"))
                 end.send(PART, number, b"data: 1\n\n")
-                end.send(CUT, number)
+                if tool == "stream":
+                    end.send(CUT, number)
+                else:
+                    end.send(LAST, number - 1)  # that it was not taken
             elif tool == "short":
                 end.send(ANSWER, number, answer_of(200, 9))
                 end.send(PART, number, b"sh")
@@ -239,7 +242,8 @@ async def test_answers_of_a_host(tmp_path: Path, store_server: StoreServer) -> N
         whole = await one.call("b", "whole")
         assert (whole.status, whole.body, whole.headers["x-of"]) == (200, b"whol", "x")
         assert (await one.call("b", "empty")).status == 202
-        assert (await one.call("b", "stream")).messages == [1]
+        for tool in ("stream", "withdrawn"):
+            assert (await one.call("b", tool)).messages == [1]
         for tool in ("nothing", "cut"):
             lost = await one.call("b", tool)
             assert (lost.status, lost.json["error"]["code"]) == (200, -31006)

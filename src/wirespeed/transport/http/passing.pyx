@@ -357,6 +357,8 @@ cdef class PassedRequest:
 
     cdef int give_c(self, object outcome) except -1:
         """The other process does not answer."""
+        if self.exchange.status:           # it has begun to, against the rules
+            return self.end_c(False)
         self.leave_c()
         self.otherwise(outcome)
         return 0
