@@ -292,6 +292,26 @@ async def test_a_store_that_resets_connections_for_a_while() -> None:
         await asyncio.to_thread(thread.join)
 
 
+async def test_a_store_whose_answer_cannot_be_read(lines: list[str]) -> None:
+    answers = [b"HTTP/1.1 400 Bad Request\r\n\r\n"]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(4096):
+            is_script = b"EVALSHA" in data
+            writer.write(answers.pop() if is_script and answers else data.count(b"*") * b"+OK\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        place = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with Cluster(place, returns=SOON) as cluster:
+            with raises(StoreUnavailable, code=-31007):
+                await cluster.run(ECHO, "b:", "x")
+            assert (cluster.state, cluster.n_losses) == ("down", 1)
+            await come_back(cluster)
+            assert await cluster.run(ECHO, "b:", "x") == b"OK"
+    assert len(lines) == 2 and f"the store {place} is lost: " in lines[0]
+
+
 async def test_nobody_waits_for_a_frozen_store(
     new_store_server: MakeServer, lines: list[str]
 ) -> None:
