@@ -31,7 +31,7 @@ LIFETIME = 3600.0  # seconds after which the store forgets changes that nobody r
 # Seconds for which a process waits for a change, before it asks again. A connection that is broken
 # unnoticed, as when the master's machine is gone, is given up after twice that time.
 WAIT = 5.0
-AGAIN = Backoff(0.1, 5.0, jitter=True)
+AGAIN = Backoff(0.1, 1.0, jitter=True)
 TEXT = "utf-8", "surrogatepass"  # a server may name a resource by any str
 
 # ARGV: process, most changes, milliseconds of life, the number of changes that are not told (the

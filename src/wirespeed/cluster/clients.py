@@ -180,9 +180,9 @@ async def _answer(redis: Redis | RedisCluster, command: Command) -> Any:
         return exc
 
 
-def clients_of(url: str, timeout: float) -> tuple[Callable[[float], StoreClient], str]:
+def clients_of(url: str, timeout: float) -> tuple[Callable[[float | None], StoreClient], str]:
     """Return a function and the URL without user and password. The function makes a client; its
-    argument is the seconds that the client waits for an answer.
+    argument is the seconds that the client waits for an answer; None: without end.
 
     Args:
         url: As `GRAMMAR` says. A query may have `TLS_OPTIONS`, ``db`` and `SENTINEL_OPTIONS`.
@@ -216,13 +216,13 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[float], StoreClient]
         options["username"] = unquote(name)
     if password:
         options["password"] = unquote(password)
-    make: Callable[[float], StoreClient]
+    make: Callable[[float | None], StoreClient]
     if scheme == "unix" and not kind:
         options["db"] = _database(query.pop("db", "0"))
         if place or not path.strip("/"):
             raise _wrong()
 
-        def make(wait: float) -> StoreClient:
+        def make(wait: float | None) -> StoreClient:
             return SingleServer(Redis(unix_socket_path=path, socket_timeout=wait, **options))
 
     elif scheme == "unix":
@@ -232,7 +232,7 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[float], StoreClient]
         if path.strip("/"):
             raise _wrong()
 
-        def make(wait: float) -> StoreClient:
+        def make(wait: float | None) -> StoreClient:
             nodes = [ClusterNode(*host) for host in hosts]
             return ShardedServers(
                 RedisCluster(startup_nodes=nodes, socket_timeout=wait, **options, **tls)
@@ -245,7 +245,7 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[float], StoreClient]
         if not service:
             raise _wrong()
 
-        def make(wait: float) -> StoreClient:
+        def make(wait: float | None) -> StoreClient:
             own = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
             guards = Sentinel(
                 hosts,
@@ -260,7 +260,7 @@ def clients_of(url: str, timeout: float) -> tuple[Callable[[float], StoreClient]
         host, port = _host(place, PORT)
         options["db"] = _database(path.strip("/") or query.pop("db", "0"))
 
-        def make(wait: float) -> StoreClient:
+        def make(wait: float | None) -> StoreClient:
             return SingleServer(Redis(host=host, port=port, socket_timeout=wait, **options, **tls))
 
     else:

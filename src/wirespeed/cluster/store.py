@@ -29,7 +29,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 from urllib.parse import quote
 
@@ -62,7 +62,8 @@ STORE_TIMEOUT = 0.25  # seconds
 MIN_SECRET = 16  # bytes of the secret of stores that name owners by digests
 CLOSE_TIMEOUT = 1.0  # seconds
 ENDS_IN = 0.1  # seconds before a task is cancelled once more
-RETURNS = Backoff(0.05, 5.0, jitter=True)
+READING = 0.05  # seconds to read an answer that came while this process did something else
+RETURNS = Backoff(0.05, 1.0, jitter=True)  # at most as many attempts as a host has renewals
 SETTLED = 10.0  # seconds up, after which a loss is the first in a row
 
 # Answers of a server that cannot serve: the connection is made anew.
@@ -155,8 +156,9 @@ class Cluster:
         """Seconds since the store answered first, or came back; 0 while it is not up."""
         return time.monotonic() - self._changed if self._state == "up" else 0.0
 
-    def new_client(self, wait: float) -> StoreClient:
-        """Make a further connection, which waits ``wait`` seconds for an answer."""
+    def new_client(self, wait: float | None) -> StoreClient:
+        """Make a further connection, which waits ``wait`` seconds for an answer; None: who waits
+        ends that."""
         return self._make(wait)
 
     def hurry(self) -> None:
@@ -212,7 +214,7 @@ class Cluster:
         if self._loop is not loop:
             self._forget()  # what another loop had went with that loop
             self._loop = loop
-            self._client = self.new_client(self.store_timeout)
+            self._client = self.new_client(None)
             self._state = "connecting"
         if self._state == "down":
             raise StoreUnavailable
@@ -239,7 +241,7 @@ class Cluster:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                async with asyncio.timeout_at(batch[0].deadline):
+                async with _in_time(batch[0].deadline):
                     if self._state == "connecting":
                         await self._client.check()
                         self._is_up()
@@ -267,7 +269,7 @@ class Cluster:
         """Send a command to its shard. A shard that is away costs its commands only."""
         answer: Any = StoreUnavailable()  # where this task is cancelled
         try:
-            async with asyncio.timeout_at(one.deadline):
+            async with _in_time(one.deadline):
                 (answer,) = await client.run([one.command])
         except Exception as exc:  # AttributeError, too, where redis-py closes what we use
             answer = exc
@@ -281,7 +283,7 @@ class Cluster:
         """See whether any shard is left."""
         assert self._client is not None
         try:
-            async with asyncio.timeout(self.store_timeout):
+            async with _in_time(asyncio.get_running_loop().time() + self.store_timeout):
                 await self._client.check()
         except Exception as exc:
             if self._state == "up":
@@ -338,9 +340,9 @@ class Cluster:
                 async with asyncio.timeout(self._returns.pause(self._attempts)):
                     await self._hurried.wait()
             self._attempts += 1
-            client = self.new_client(self.store_timeout)
+            client = self.new_client(None)
             try:
-                async with asyncio.timeout(self.store_timeout):
+                async with _in_time(asyncio.get_running_loop().time() + self.store_timeout):
                     await client.check()
             except Exception:
                 await _close(client)
@@ -351,6 +353,23 @@ class Cluster:
                 self._client = client
                 self._is_up()
                 return
+
+
+@contextlib.asynccontextmanager
+async def _in_time(deadline: float) -> AsyncIterator[None]:
+    """Wait for the store until a time of the loop's clock. A process that was busy or stopped then
+    reads first what has come: TimeoutError only if the store has not answered."""
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        limit.reschedule(max(deadline, loop.time() + READING))
+
+    async with asyncio.timeout_at(max(deadline, loop.time() + READING)) as limit:
+        looking = loop.call_at(deadline - READING, look)
+        try:
+            yield
+        finally:
+            looking.cancel()
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -332,6 +332,22 @@ async def test_nobody_waits_for_a_frozen_store(
     assert len(lines) == 2
 
 
+@pytest.mark.both_loops
+async def test_an_answer_that_came_while_the_process_was_busy_is_read(
+    store_server: StoreServer, lines: list[str]
+) -> None:
+    async with a_cluster(store_server) as cluster:
+        base = cluster.base("test")
+        await cluster.run(ECHO, base, "first")
+        for turns in range(6):
+            answer = asyncio.create_task(cluster.run(ECHO, base, "a"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            time.sleep(3 * cluster.store_timeout)
+            assert await answer == b"a"
+    assert lines == []
+
+
 async def test_what_waits_behind_a_frozen_round_trip_fails_with_it(
     new_store_server: MakeServer,
 ) -> None:
