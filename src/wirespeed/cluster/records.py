@@ -360,7 +360,7 @@ class OwnRecords:
                 saves.append(self._save(endpoint, session, record, now))
         try:
             await asyncio.gather(*saves)
-        except StoreUnavailable:
+        except ProtocolError:
             self._changed = changed | self._changed
             raise
         if self._looked == since:
