@@ -370,6 +370,8 @@ class OwnRecords:
         self, endpoint: SessionEndpoint, session: HttpSession, now: float
     ) -> SessionRecord | None:
         """Return the record of a session, if it is to be written."""
+        if session.connection.link is None:
+            return None  # it has ended since its state changed
         messages = endpoint.state_of(session)
         if messages is None:
             self.ended(session.id, for_good=True)  # it cannot move any more

@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 from lab.raw import FOREVER
+from lab.session import Lab, served
 from lab.store import SECONDS, MakeServer, StoreServer
 from lab.wording import raises
 
-from wirespeed import HttpOptions
+from wirespeed import Context, HttpOptions
 from wirespeed.cluster import Cluster, SessionHosts
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.records import OwnRecords, SessionState
-from wirespeed.errors import ProtocolError
+from wirespeed.errors import ProtocolError, StoreUnavailable
 
 
 class Held(Cluster):
@@ -24,6 +25,7 @@ class Held(Cluster):
     Attributes:
         gate: Is open at first.
         held: Some wait.
+        n_lost: So many of the next ones fail: the store is away.
         written: The messages and values that the store has taken.
     """
 
@@ -31,6 +33,7 @@ class Held(Cluster):
         super().__init__(server.url, store_timeout=SECONDS)
         self.gate, self.held = asyncio.Event(), asyncio.Event()
         self.gate.set()
+        self.n_lost = 0
         self.written: list[tuple[tuple[bytes, ...], bytes]] = []
 
     async def run(self, script: Script, base: str, *args: Any) -> Any:
@@ -39,6 +42,9 @@ class Held(Cluster):
         if not self.gate.is_set():
             self.held.set()
             await self.gate.wait()
+        if self.n_lost:
+            self.n_lost -= 1
+            raise StoreUnavailable
         found = await super().run(script, base, *args)
         state = msgspec.msgpack.decode(args[2], type=SessionState)
         self.written.append((state.messages, state.kept))
@@ -124,3 +130,32 @@ async def test_what_the_store_refuses_is_written_later(new_store_server: MakeSer
         server.ask("CONFIG", "SET", "maxmemory", 0)
         await own.write([endpoint])
         assert cluster.written == [((text,), b"") for text in (b"1", b"2", b"3")]
+
+
+async def test_a_session_that_ends_while_its_record_is_written(store_server: StoreServer) -> None:
+    """The store is lost in between. When it is back, it has no record of the session."""
+    lab = Lab()
+
+    @lab.server.tool
+    async def remember(ctx: Context) -> str:
+        ctx.session_state["n"] = ctx.session_state.get("n", 0) + 1
+        return "yes"
+
+    cluster = Held(store_server)
+    hosts = SessionHosts(cluster, "lab", "http://127.0.0.1:1", secret=b"s" * 16)
+    async with served(lab, directory=hosts, name="a") as client:
+        await client.open()
+        other = client.another()
+        await other.open()
+        cluster.gate.clear()
+        await client.call("remember")
+        await cluster.held.wait()
+        assert (await client.request("DELETE")).status == 204
+        cluster.n_lost = 1
+        cluster.gate.set()
+        n = len(cluster.written)
+        await other.call("remember")
+        while len(cluster.written) == n:
+            await asyncio.sleep(0.01)
+        assert (await client.call("remember")).status == 404
+        assert len(store_server.ask("KEYS", "*{session1:*record")) == 1
