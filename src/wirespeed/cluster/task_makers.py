@@ -10,7 +10,6 @@ keyed digests:
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 from collections.abc import Sequence
 
@@ -121,15 +120,15 @@ class RedisTaskMakers:
     async def tools(self, owner: bytes, task_ids: Sequence[str]) -> dict[str, str | None]:
         """Return the tools that have made tasks of an owner; None for the task of another one.
         Tasks that are not known are left out. ProtocolError as of `Cluster.run`."""
-        parts = [task_ids[at : at + AT_ONCE] for at in range(0, len(task_ids), AT_ONCE)]
-        answers = await asyncio.gather(*map(self._makers, parts))
         mine = self._digest(b"o", owner).encode()
-        return {
-            task_id: _decoded(maker[_DIGITS:]) if maker[:_DIGITS] == mine else None
-            for part, makers in zip(parts, answers, strict=True)
-            for task_id, maker in zip(part, makers, strict=True)
-            if maker is not None
-        }
+        found = {}
+        for at in range(0, len(task_ids), AT_ONCE):  # a round trip each: others do not wait for all
+            part = task_ids[at : at + AT_ONCE]
+            for task_id, maker in zip(part, await self._makers(part), strict=True):
+                if maker is not None:
+                    is_mine = maker[:_DIGITS] == mine
+                    found[task_id] = _decoded(maker[_DIGITS:]) if is_mine else None
+        return found
 
     async def _makers(self, task_ids: Sequence[str]) -> list[bytes | None]:
         digests = [self._digest(b"t", _encoded(task_id)) for task_id in task_ids]

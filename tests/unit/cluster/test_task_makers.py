@@ -55,6 +55,17 @@ async def test_many_tasks_are_asked_about_at_once(store_server: StoreServer) -> 
         assert await one.tools(b"anne", []) == {}
 
 
+async def test_a_long_list_does_not_hold_up_others(store_server: StoreServer) -> None:
+    async with makers(store_server) as (one,):
+        await one.note("1", b"anne", "grind", None)
+        ids = [str(n) for n in range(100 * AT_ONCE)]
+        long = asyncio.create_task(one.tools(b"anne", ids))
+        await asyncio.sleep(0)  # it has begun
+        assert await one.tools(b"anne", ["1"]) == {"1": "grind"}
+        assert not long.done()
+        assert await long == {"1": "grind"}
+
+
 def dump(store: StoreServer) -> dict[str, Any]:
     kinds: dict[str, tuple[Any, ...]] = {"zset": ("ZRANGE", 0, -1), "string": ("GET",)}
     found = {}
