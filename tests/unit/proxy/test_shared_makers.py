@@ -18,6 +18,7 @@ from lab.http import message
 from lab.principals import TOKENS
 from lab.proxy_hosts import ProxyHosts, elsewhere, proxies
 from lab.store import MakeServer, StoreServer
+from lab.web import Exchange, legacy
 
 pytestmark = pytest.mark.own_environment
 
@@ -109,6 +110,20 @@ async def knows_nothing(one: Visitor, host: str, task: str) -> None:
     assert await listed(one, host) == []
 
 
+async def is_asked(one: Visitor, host: str, task: str) -> None:
+    """A session that waits for the result of a task gets its question."""
+    peer = await one.send(host, body=message("tasks/result", {"taskId": task}, 77))
+    head = await peer.head()
+    (question,) = await peer.until(head, 1)
+    assert question["method"] == "elicitation/create"
+    answer = {"action": "accept", "content": {"value": "rye"}}
+    said = {"jsonrpc": "2.0", "id": question["id"], "result": answer}
+    assert (await one.ask(host, body=json.dumps(said).encode())).status == 202
+    while await peer.more(head):  # changes of the task may come before
+        pass
+    assert head.messages[-1]["result"]["content"][0]["text"] == "rye"
+
+
 PRINCIPALS = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
 
 
@@ -165,15 +180,20 @@ async def test_a_task_asks_its_client_at_another_host(
         task = await made(one, "a", "choose")
         await hosts.kill("a")
         assert await one.answer("b", "grind") == "flour"
-        peer = await one.send("b", body=message("tasks/result", {"taskId": task}, 77))
-        head = await peer.head()
-        (question,) = await peer.until(head, 1)
-        assert question["method"] == "elicitation/create"
-        answer = {"action": "accept", "content": {"value": "rye"}}
-        said = {"jsonrpc": "2.0", "id": question["id"], "result": answer}
-        assert (await one.ask("b", body=json.dumps(said).encode())).status == 202
-        _, result = await peer.until(head, 2)
-        assert result["result"]["content"][0]["text"] == "rye"
+        await is_asked(one, "b", task)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_task_asks_the_session_that_waits_for_it(
+    tmp_path: Path, store_server: StoreServer, leaves: bool
+) -> None:
+    """Another session of the same principal has made the task, and does not listen."""
+    async with mills(tmp_path, "a", store=store_server, principals=PRINCIPALS) as hosts:
+        one, other = [await session(hosts, "a", "anne") for _ in range(2)]
+        task = await made(one, "a", "choose")
+        if leaves:
+            assert (await one.ask("a", "DELETE")).status == 204
+        await is_asked(other, "a", task)
 
 
 async def test_the_store_is_away(tmp_path: Path, new_store_server: MakeServer) -> None:
@@ -198,3 +218,27 @@ async def test_the_store_is_away(tmp_path: Path, new_store_server: MakeServer) -
         for task in (there, before, during):
             await owns(one, "a", task)
             await knows_nothing(other, "a", task)
+
+
+async def test_a_life_of_a_task_that_is_none(tmp_path: Path, store_server: StoreServer) -> None:
+    """The task is its maker's, whatever the server says of its life."""
+    lives = [10**400, -1, True, "long"]
+
+    def task(id: str) -> dict[str, Any]:
+        return {"taskId": id, "status": "working", "ttl": lives[int(id)]}
+
+    async def call(exchange: Exchange, message: Any) -> None:
+        exchange.result({"task": task(message["params"]["arguments"]["id"])})
+
+    async def get(exchange: Exchange, message: Any) -> None:
+        exchange.result(task(message["params"]["taskId"]))
+
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "tasks": {}}}
+    hello["serverInfo"] = {"name": "mill", "version": "1"}
+    async with legacy(**{"initialize": hello, "tools/call": call, "tasks/get": get}) as peer:
+        mill = {"url": peer.url, "era": "legacy", "proxy": {"isolation": "shared"}}
+        async with proxies(tmp_path, "a", servers={"mill": mill}, store=store_server) as hosts:
+            one = await session(hosts, "a")
+            for id in map(str, range(len(lives))):
+                assert await made(one, "a", id=id) == id
+                assert await asked(one, "a", "tasks/get", taskId=id) == task(id)

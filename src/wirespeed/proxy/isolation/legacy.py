@@ -170,9 +170,8 @@ class Legacy(Instance):
             upstream.pass_on(message, whose)
 
     def _addressee(self, upstream: Upstream, message: Message) -> Downstream | None:
-        """The client that a message is for, where that is certain: it has made the task that the
-        message is about, the response to its request has brought the message, or it can only be
-        this one."""
+        """The client that a message is for, where that is certain: the message is about its task,
+        the response to its request has brought the message, or it can only be this one."""
         is_of_task, downstream = self._makers.of_task(message)
         if is_of_task:
             return downstream
@@ -399,6 +398,7 @@ class Legacy(Instance):
         if downstream not in self._downstreams:
             downstream.unreachable(message)  # the server speaks another era now
         elif may:
+            self._makers.asked(downstream, message)
             self._list_tasks(downstream, message)
         elif self._admits(downstream, message):
             unknown = not_found()

@@ -51,7 +51,7 @@ _entries = msgspec.json.Decoder(list[Raw]).decode
 
 class _Task(msgspec.Struct):
     taskId: str  # noqa: N815
-    ttl: Any = None  # milliseconds
+    ttl: Raw = Raw(b"null")  # milliseconds; any value, which the client sees
 
 
 class _Created(msgspec.Struct):
@@ -60,10 +60,12 @@ class _Created(msgspec.Struct):
 
 _task = msgspec.json.Decoder(_Task).decode
 _created = msgspec.json.Decoder(_Created).decode
+_milliseconds = msgspec.json.Decoder(float | None).decode
 
 
 class _OwnedTask:
-    """A task that was made. ``downstream`` is None when the client has left."""
+    """A task that was made. ``downstream``: The client that gets its questions and changes; None
+    when that has left."""
 
     __slots__ = ("downstream", "owner", "tool")
 
@@ -121,9 +123,21 @@ class TaskMakers:
             made is not None and made.owner == _owner(downstream) and _allows(downstream, made.tool)
         )
 
+    def asked(self, downstream: Downstream, message: Message) -> None:
+        """A client asks about its task. The one that asked for the result last gets the questions
+        of the task: the one that made it may have left, or may not listen."""
+        task_id = params_of(message)["taskId"]
+        made = self._made.get(_key(task_id))
+        if (
+            made is not None
+            and made.owner == _owner(downstream)
+            and (made.downstream is None or message.method == "tasks/result")
+        ):
+            self._note(downstream, made.owner, made.tool, task_id)
+
     async def _learn(self, downstream: Downstream, owner: bytes, task_ids: Sequence[str]) -> None:
-        """Know what the store does of tasks. Questions about those that another process has made
-        for this client reach the client here from now on. ProtocolError: the store is away."""
+        """Learn whose tasks are, as the store knows. Questions of those that another process has
+        made for this client reach the client here from now on. ProtocolError: the store is away."""
         assert self._shared is not None
         known = await self._shared.tools(owner, task_ids)
         if downstream.link is None:
@@ -157,8 +171,8 @@ class TaskMakers:
                 self._forget(key)
 
     def of_task(self, message: Message) -> tuple[bool, Downstream | None]:
-        """Whether a message of the server belongs to a task, and the client that has made the
-        task, if this client is known and there."""
+        """Whether a message of the server belongs to a task, and the client that it is for, if this
+        client is known and there."""
         if message.method != STATUS and _RELATED.search(message.params or b"") is None:
             return False, None
         found: Any = params_of(message)
@@ -201,16 +215,17 @@ class TaskMakers:
         self._note(downstream, owner, tool, task.taskId)
         if shared is None:
             return answer
-        telling = self._tell(shared, tool, task, bytes(answer.result))
+        telling = self._tell(shared, tool, task.taskId, _life(task), bytes(answer.result))
         self._answer_later(downstream, message, telling)
         return None
 
-    async def _tell(self, owner: bytes, tool: str, task: _Task, result: bytes) -> bytes:
+    async def _tell(
+        self, owner: bytes, tool: str, task_id: str, life: float | None, result: bytes
+    ) -> bytes:
         """Tell other hosts of a task."""
         assert self._shared is not None
-        life = task.ttl / 1000 if isinstance(task.ttl, int | float) else None
         with contextlib.suppress(ProtocolError):  # this process alone knows the task
-            await self._shared.note(task.taskId, owner, tool, life)
+            await self._shared.note(task_id, owner, tool, life)
         return result
 
     def _answer_later(
@@ -277,6 +292,15 @@ class TaskMakers:
             return kept()
         self._answer_later(downstream, message, learned(owner))
         return None
+
+
+def _life(task: _Task) -> float | None:
+    """The seconds for which a server keeps a task; None: it does not say."""
+    try:
+        milliseconds = _milliseconds(task.ttl)
+    except msgspec.DecodeError:  # not a number, or one that is too large
+        return None
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _key(task_id: str) -> str | bytes:
