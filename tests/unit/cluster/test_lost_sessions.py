@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from lab.hosts import Visitor, Ways
-from lab.http import serving
+from lab.http import Peer, message, serving
 from lab.session import Lab, served
 from lab.store import StoreServer, free_port
 from lab.wording import raises
 
-from wirespeed import HttpOptions, HttpRequest, User
+from wirespeed import HttpOptions, HttpRequest, Server, User
 from wirespeed.cluster import Cluster, SessionHosts
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.records import SessionRecord
@@ -105,6 +105,20 @@ async def test_a_session_that_was_adopted_meanwhile(store_server: StoreServer) -
         assert isinstance(await a.find(id, None), SessionRecord)
         assert await a.find(id, None) is True
         assert a.has(id)
+
+
+async def test_a_session_of_another_path(store_server: StoreServer) -> None:
+    """It is not there, as on one host."""
+    hosts = SessionHosts(store_server.cluster(), "lab", "http://127.0.0.1:1", secret=SECRET)
+    beside = Server("beside", "1")
+    async with served(Lab(), beside=beside, directory=hosts, name="a") as client:
+        await client.open()
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+        peer = Peer(client.port, reader, writer)
+        found = await peer.ask(path="/beside", body=message("ping", {}, 1), **client.fields)
+        assert found.status == 404
+        assert (await client.call("echo", text="x")).status == 200
+        peer.close()
 
 
 class SlowLab(Lab):

@@ -295,6 +295,8 @@ class _Search:
         host = None
         if found and self.id not in adoption.sessions and (passed is None or passed.far):
             host = adoption.directory.host_of(self.id, None if passed is None else passed.worker)
+            if host is None and adoption.directory.has(self.id):
+                found = False  # it is a session of another endpoint of this process
         if found is False and self._was_lost and exchange.method == "DELETE":
             exchange.respond(204)
         elif found is None or self._n_tries >= MAX_TRIES:
