@@ -181,6 +181,17 @@ async def test_while_the_store_is_away(new_store_server: MakeServer, is_local: b
 PRINCIPALS = [{"name": name, "token": TOKENS[name]} for name in ("anne", "bob")]
 
 
+@contextlib.asynccontextmanager
+async def four_places(
+    folder: Path, where: str, store: StoreServer, **options: Any
+) -> AsyncIterator[tuple[ProxyHosts, str]]:
+    """Two workers or hosts whose clients have four places together, and the names of the hosts."""
+    names, of_kind = two_of(where, store)
+    servers = {"tea": tea(folder, "session", maxClients=4)}
+    async with proxies(folder, *names, servers=servers, **of_kind, **options) as hosts:
+        yield hosts, names
+
+
 def processes(folder: Path) -> int:
     """The number of servers of a folder that run."""
     found = 0
@@ -228,9 +239,7 @@ async def test_clients_with_servers_of_their_own(
     tmp_path: Path, store_server: StoreServer, where: str
 ) -> None:
     """`maxClients` bounds those of all workers and hosts together."""
-    names, options = two_of(where, store_server)
-    options["servers"] = {"tea": tea(tmp_path, "session", maxClients=4)}
-    async with proxies(tmp_path, *names, **options) as hosts:
+    async with four_places(tmp_path, where, store_server) as (hosts, names):
         refused = 0
         for _ in range(8):
             for name in names:
@@ -247,12 +256,11 @@ async def test_no_process_refuses_while_another_has_room(
     tmp_path: Path, store_server: StoreServer, where: str
 ) -> None:
     """One host may have all `maxClients`. Those of a host that is killed are free soon."""
-    names, options = two_of(where, store_server)
-    options["servers"] = {"tea": tea(tmp_path, "session", maxClients=4)}
     four = {name: name.ljust(32, "x") for name in ("anne", "bob", "carol", "dave")}
-    options["principals"] = [{"name": name, "token": token} for name, token in four.items()]
+    principals = [{"name": name, "token": token} for name, token in four.items()]
     tokens = [f"Bearer {token}" for token in four.values()]
-    async with proxies(tmp_path, *names, **options) as hosts:
+    shared = four_places(tmp_path, where, store_server, principals=principals)
+    async with shared as (hosts, names):
         for token in tokens:
             assert (await listening(hosts, "a", authorization=token)).status == 200
         response = await opened(hosts, names[-1], authorization=tokens[0])
@@ -300,11 +308,9 @@ async def test_one_client_does_not_take_all_places(
     tmp_path: Path, store_server: StoreServer, where: str
 ) -> None:
     """Its sessions make room for those of others at every worker and host."""
-    names, options = two_of(where, store_server)
-    options["servers"] = {"tea": tea(tmp_path, "session", maxClients=4)}
-    options["principals"] = PRINCIPALS
     anne, bob = (f"Bearer {TOKENS[name]}" for name in ("anne", "bob"))
-    async with proxies(tmp_path, *names, **options) as hosts:
+    shared = four_places(tmp_path, where, store_server, principals=PRINCIPALS)
+    async with shared as (hosts, names):
         peer = await hosts.connect("a")
         taken = ""
         for _ in range(4):  # on one connection: they are at one worker
