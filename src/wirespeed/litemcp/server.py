@@ -256,8 +256,7 @@ class LiteServer:
         """
         from wirespeed.transport.options import checked_url
 
-        _ = self.info  # ValueError: there is no tool
-        url = checked_url(url, options)
+        url = checked_url(url, options, name=self.info.name)
         if url is not None:
             await serve(url, self, **options)  # the function below
             return
@@ -279,8 +278,7 @@ class LiteServer:
         the number of processes that share the port of a URL."""
         from wirespeed.transport.options import checked_url
 
-        _ = self.info
-        url = checked_url(url, options)
+        url = checked_url(url, options, name=self.info.name)
         if url is not None:
             run(url, self, **options)  # the function below
             return

@@ -308,10 +308,17 @@ _TRANSPORTS = ("stdio", "http", "sse", "streamable-http", *_SCHEMES_BY_NAME)
 
 
 def checked_url(
-    url: str | None, options: Mapping[str, object], transport: str | None = None
+    url: str | None,
+    options: Mapping[str, object],
+    transport: str | None = None,
+    *,
+    name: str = "mcp",
 ) -> str | None:
     """Return where a server is to serve, as its user says; None: on stdio. TypeError: an option is
-    a part of the URL. ValueError: there are options without a URL."""
+    a part of the URL. ValueError: there are options without a URL.
+
+    ``name``: Of what is served: the path of the URL that the text of a TypeError advises.
+    """
     if url in _TRANSPORTS and transport is None:
         url, transport = None, url
     if transport is not None and (transport != "stdio" or url is not None):
@@ -321,10 +328,12 @@ def checked_url(
         if url is None and options.get("transport") == "stdio":
             hint = "run() without arguments serves on stdio"
         else:
+            from urllib.parse import quote
+
             scheme = _SCHEMES_BY_NAME.get(str(options.get("transport")), "http")
             host, port = str(options.get("host", "127.0.0.1")), options.get("port", 8000)
             host = f"[{host}]" if ":" in host else host
-            path = str(options.get("path", "/mcp")).lstrip("/")
+            path = str(options.get("path", quote(name))).lstrip("/")
             place = f"{scheme}://{host}:{port}/{path}"
             hint = f"write a URL instead: run({place!r})"
         raise TypeError(f"{', '.join(parts)}: {hint}")

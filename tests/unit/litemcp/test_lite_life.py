@@ -365,6 +365,13 @@ def test_a_server_without_a_tool_is_said_before_it_serves(once: Run) -> None:
     assert repr(server) == "<LiteServer 'empty'>"
 
 
+def test_the_url_that_is_advised_names_the_tool() -> None:
+    server = LiteServer("the answer")
+    server.tool(lambda: 42)
+    with raises(TypeError):
+        server.run(transport="websocket", port=1)  # type: ignore[call-arg]
+
+
 def test_arguments_of_a_server_are_checked() -> None:
     for options in (
         {"name": ""},
