@@ -18,7 +18,8 @@ from wirespeed.transport.backoff import Backoff
 from wirespeed.transport.http.client_connection import ResponseHeaders
 
 # Seconds before a broken stream is opened again, where the server has not said; doubled for each
-# further failure in a row, up to a maximum.
+# further failure in a row. No pause is longer than the second number, except where an event of the
+# stream asks for a longer one.
 RETRY = 1.0
 MAX_RETRY = 30.0
 # Failures in a row after which a response is given up, where the server has not said.
@@ -127,10 +128,10 @@ cdef class ClientExchange(ResponseReceiver):
         self.end_c(exc, sent)
 
     cdef object put_off_c(self):
-        """The seconds for which the server puts the request off (RFC 9110 section 10.2.3); None: it
-        does not say."""
+        """The seconds for which the server puts the request off (RFC 9110 section 10.2.3), within
+        bounds; None: it does not say."""
         seconds = retry_after(self.headers) if self.status in TRY_LATER else None
-        return None if seconds is None else max(seconds, RETRY)
+        return None if seconds is None else min(max(seconds, RETRY), MAX_RETRY)
 
     def later(self, seconds, run):
         """Call a function later, unless the exchange is aborted before."""

@@ -161,13 +161,15 @@ cdef class HttpLink(ExchangeLink):
         self.over_c(exc)
 
     cdef int over_c(self, exc) except -1:
+        cdef Post note
         if self.lost:
             return 0
         self.lost = True
         ended = [*self.requests.values(), *self.streams]
-        if exc is not None:
-            ended.extend(self.notes)
-            self.notes.clear()
+        for note in list(self.notes):
+            if exc is not None or note.timer is not None:  # it would be sent again later
+                self.notes.discard(note)
+                ended.append(note)
         self.requests.clear()
         self.streams.clear()
         self.unread.clear()

@@ -409,10 +409,14 @@ async def test_attempts_to_resume_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             assert len(peer.sent("GET")) == n == 1 + exchanges.MAX_FAILURES + 1
 
 
-async def test_a_server_that_says_when_to_come_back() -> None:
-    """It is asked again then, as often as that takes: for the rest of a response, and with the
-    answer to a question."""
-    n_answers = n_gets = 0
+@pytest.mark.parametrize("later", ["0", "999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_a_server_that_says_when_to_come_back(
+    monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    """It is asked again then, as often as that takes: for the stream of the session, for the rest
+    of a response, and with the answer to a question. Years are the longest pause."""
+    monkeypatch.setattr(exchanges, "MAX_RETRY", 0.01)
+    n_answers = n_gets = n_streams = 0
 
     async def call(exchange: Exchange, message: dict[str, Any]) -> None:
         asked = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -424,18 +428,19 @@ async def test_a_server_that_says_when_to_come_back() -> None:
         nonlocal n_answers
         n_answers += 1
         if n_answers < OFTEN:
-            exchange.reply(503, retry_after="0")
+            exchange.reply(503, retry_after=later)
         else:
             exchange.reply(202)
 
     async def get(exchange: Exchange) -> None:
-        nonlocal n_gets
+        nonlocal n_gets, n_streams
         if "last-event-id" not in exchange.headers:
-            exchange.reply(405)
+            n_streams += 1
+            exchange.reply(503, retry_after=later)
             return
         n_gets += 1
         if n_gets < OFTEN or n_answers < OFTEN:
-            exchange.reply(503, retry_after="0")
+            exchange.reply(503, retry_after=later)
         else:
             (asked,) = peer.sent("tools/call")
             exchange.open()
@@ -449,6 +454,34 @@ async def test_a_server_that_says_when_to_come_back() -> None:
         peer.get = get
         async with peer.client(era="legacy", on_elicit=accept) as client:
             assert not (await client.call_tool("echo")).content
+            await until(lambda: n_streams >= OFTEN)
+
+
+async def test_an_answer_that_is_put_off_does_not_hold_up_the_end() -> None:
+    """The client closes: it ends its session at once."""
+    put_off = asyncio.Event()
+
+    async def call(exchange: Exchange, message: dict[str, Any]) -> None:
+        asked = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        exchange.open()
+        exchange.event({"id": 1, "method": "elicitation/create", "params": asked})
+        await exchange.gone
+
+    async def answer(exchange: Exchange, message: dict[str, Any]) -> None:
+        exchange.reply(503, retry_after="20")
+        put_off.set()
+
+    async def accept(_: ElicitParams) -> Accept:
+        return Accept({})
+
+    async with legacy(**{"tools/call": call, "": answer}) as peer:
+        async with peer.client(era="legacy", on_elicit=accept) as client:
+            calling = asyncio.ensure_future(client.call_tool("echo"))
+            await put_off.wait()
+            await asyncio.sleep(0.05)  # the client has read it
+        assert len(peer.sent("DELETE")) == 1
+        with raises(WirespeedError):
+            await calling
 
 
 async def test_a_cancelled_call_is_not_resumed() -> None:
