@@ -29,9 +29,11 @@ def said(
     expires: float | None = None,
     worker: int = 0,
     far: bool = True,
+    streams: bool = False,
 ) -> bytes:
     """What is said of a client."""
-    return msgspec.msgpack.encode((address, user, (), principal, expires, worker, far))
+    client = address, user, (), principal, expires, worker, far, streams
+    return msgspec.msgpack.encode(client)
 
 
 def request_of(head: bytes, body: bytes, client: bytes) -> bytes:

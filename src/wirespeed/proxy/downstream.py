@@ -357,6 +357,8 @@ class Downstream(DownstreamSide):
             if self.session.refusal is None:  # else its server is not there
                 self.session.refusal = (codes.SHUTTING_DOWN, self.service.farewell)
             self.end_subscriptions()
+            for token in self.deferred():
+                token.drain()
             super().drain()
 
     def on_draining(self) -> None:

@@ -16,6 +16,7 @@ cdef class DownstreamSide(Side):
     cdef public object quotas          # calls of tools in a day (`EndpointQuotas`); None: any
     cdef readonly list parked          # requests in their rate that came while it was paused
     cdef public object state           # what its client has told the proxy (`ClientState`); or None
+    cdef public object elsewhere       # passes on what names another process (`OverHttp`); or None
     cdef public dict takers            # takers of results, by the `ref` of the request; or None
     cdef size_t most_takers            # those whose requests are over are dropped at this number
     cdef uint64_t expanded             # the last request that was called by a tool of the search

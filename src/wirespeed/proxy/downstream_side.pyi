@@ -7,6 +7,7 @@ from typing_extensions import disjoint_base
 
 from wirespeed._core.envelope import Message
 from wirespeed._core.session import Session
+from wirespeed.proxy.own_requests import ProxyRequest
 from wirespeed.proxy.side import Side
 
 SUBSCRIPTION_OVER: bytes
@@ -24,6 +25,7 @@ class DownstreamSide(Side):
     bound_to: bytes | None
     quotas: Any
     state: Any
+    elsewhere: Any
     takers: dict[int, _ResultTaker] | None
     def __init__(
         self,
@@ -44,6 +46,8 @@ class DownstreamSide(Side):
         self, message: Message, method: str, params: bytes, ref: int | None = None
     ) -> Message: ...
     def give_result_to(self, message: Message, taker: _ResultTaker) -> None: ...
+    def deferred(self) -> list[ProxyRequest]: ...
+    def tell(self, message: Message, text: bytes) -> None: ...
     def is_expanded(self, message: Message) -> bool: ...
     def forward(self, message: Message, /, *, hooked: bool = True) -> None: ...
     def subscriptions(self) -> list[Message]: ...

@@ -4,13 +4,16 @@ the takers of results that are not sent to the client as they come."""
 from libc.math cimport ceil
 from libc.stdint cimport uint64_t
 
-from wirespeed._core._simd cimport WS_METHOD, WS_NAME
-from wirespeed._core.envelope cimport Message, is_modern, method_is, poi_is, span_of
+from wirespeed._core._simd cimport WS_METHOD, WS_NAME, WS_PARAMS
+from wirespeed._core.envelope cimport (
+    ERROR, Message, NOTIFICATION, RESULT, is_modern, method_is, poi_is, span_of,
+)
 from wirespeed._core.framing.http.head cimport HttpHead
 from wirespeed._core.inflight cimport InFlightSlot, inflight_id
 from wirespeed._core.reply_route cimport MemoryReply, ReplyRoute
 from wirespeed._core.span cimport Span
 from wirespeed.peer.http.headers cimport check_headers_c, copy_of
+from wirespeed.peer.http.sessions cimport names_process_c
 from wirespeed.proxy.flow.counted cimport CountedCalls
 from wirespeed.proxy.side cimport Route, Side, abandon
 from wirespeed.proxy.trace_context cimport with_fields_c
@@ -23,6 +26,7 @@ from wirespeed._core.envelope import parse
 from wirespeed.errors import ProtocolError
 from wirespeed.protocol import codes
 from wirespeed.proxy.affinity import SUBSCRIPTION_OVER
+from wirespeed.proxy.own_requests import ProxyRequest
 
 cdef enum:
     MANY_TAKERS = 64
@@ -47,6 +51,8 @@ cdef class DownstreamSide(Side):
             number.
         state: What takes note of what its client tells the proxy, so that another host can go on
             with its session (`ClientState`); None: nothing does.
+        elsewhere: Lets another process answer what names it, where the client is on a stream; None:
+            there is no other process, or an HTTP endpoint does so.
         takers: Objects that take the results of requests in place of the client, by `ref`; None:
             there are none.
     """
@@ -157,6 +163,14 @@ cdef class DownstreamSide(Side):
 
     cdef int request_c(self, Message m) except -1:
         cdef HttpHead head = self.head_of_c(m)
+        if (
+            self.elsewhere is not None
+            and head is None
+            and is_modern(m)
+            and names_process_c(span_of(m, WS_PARAMS))
+            and self.elsewhere.passes_on(self, m, (<const char *> m.p)[:m.n])
+        ):
+            return 0
         if self.rates is not None and not self.is_in_rate_c(m, head):
             return 0
         return self.check_c(m, head, is_modern(m))
@@ -321,6 +335,21 @@ cdef class DownstreamSide(Side):
             self.forward_c(message, modern)
         if self.link is not None:
             self.passed_c()            # of a refusal
+
+    def deferred(self):
+        """Return the requests of this side that the proxy itself answers, as their tokens."""
+        return [one for one in self.session.inflight.tokens if isinstance(one, ProxyRequest)]
+
+    def tell(self, Message message not None, bytes text not None):
+        """Send a message of another process about a request, or its answer to it, as it is."""
+        cdef Message m = parse(text, max_depth=1024)
+        if not self.is_open(message):
+            return
+        if m.kind_c == NOTIFICATION:
+            self.session.send_notification(m.method, m.params, about=message.ref)
+        elif (m.kind_c == RESULT or m.kind_c == ERROR) and m.raw_id == message.raw_id:
+            self.session.splice_reply_c(message.ref, m, 0, NULL)
+        self.passed_c()
 
     # -- its subscriptions -------------------------------------------------------------------------
 

@@ -154,6 +154,9 @@ class ProxyRequest:
     def notified(self, message: Message) -> None:
         """Take a notification about the request, or its cancellation by the asker."""
 
+    def drain(self) -> None:
+        """The connection of the asker shuts down: the request has its grace time."""
+
     def answered(self, message: Message | None) -> None:
         """Take the answer to a request of the proxy; None: there will be none."""
 

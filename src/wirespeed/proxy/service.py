@@ -20,6 +20,7 @@ from wirespeed.proxy.binding import Binding
 from wirespeed.proxy.downstream import Downstream, WithoutSession
 from wirespeed.proxy.flow.admission import RequestLimits
 from wirespeed.proxy.hosts.client_state import ClientState
+from wirespeed.proxy.hosts.over_http import OverHttp
 from wirespeed.proxy.isolation.assignment import Assignment, assignment_of
 from wirespeed.proxy.names.watch import NameWatch
 from wirespeed.proxy.own_requests import modern_version, own_info
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from wirespeed._core.envelope import Message
     from wirespeed._core.framing.base import Framer
     from wirespeed.limits import Limits
-    from wirespeed.peer.http.endpoint import StreamableHttp
     from wirespeed.peer.http.http_session import HttpSession
     from wirespeed.peer.http.sessions import Sessions
     from wirespeed.proxy.access.audit import AuditLog
@@ -168,7 +168,7 @@ class ProxyService(HttpService):
         )
         self._runs = backend  # what its servers are started by
         self._lite: LiteFronts | None = None
-        self._over_http: list[StreamableHttp] = []
+        self._over_http = OverHttp()
 
     @classmethod
     def of(cls, config: ProxyConfig, backend: BackendConfig, attached: ServiceAttachments) -> Self:
@@ -438,6 +438,8 @@ class ProxyService(HttpService):
             downstream.remember(ClientState())
         if self.audit is not None and self.audit.notes_sessions and not lane:
             self.audit.watch(downstream)
+        if self._member.shown and not lane:
+            downstream.elsewhere = self._over_http
         make_link(downstream)
         self._join(downstream)
         return downstream
@@ -553,9 +555,7 @@ class ProxyService(HttpService):
 
         if options.stateless:
             raise ValueError("the proxy needs sessions: it cannot be stateless")
-        found = StreamableHttp(self, self._named(options), loop, pool)
-        self._over_http.append(found)
-        return found
+        return self._over_http.add(StreamableHttp(self, self._named(options), loop, pool))
 
     def session_directory(self, url: str) -> SessionDirectory:
         """Return the directory of sessions. ``url``: Where other hosts reach this one. ValueError:
@@ -584,8 +584,7 @@ class ProxyService(HttpService):
     @property
     def sessions(self) -> list[Sessions[HttpSession]]:
         """The tables of sessions of its listeners over HTTP."""
-        self._over_http = [one for one in self._over_http if not one.draining]
-        return [one.sessions for one in self._over_http if one.sessions is not None]
+        return self._over_http.sessions
 
     def sse_target(
         self, options: HttpOptions, *, loop: asyncio.AbstractEventLoop, pool: TaskPool

@@ -128,6 +128,7 @@ async def test_what_is_said_of_a_client(tmp_path: Path, store_server: StoreServe
         (REQUEST, 1, b"\xff\0\0\0"),
         (REQUEST, 1, b"\1\0\0\0\xc1"),
         (REQUEST, 1, request_of(b"", b"", b"\x90")),
+        (REQUEST, 1, request_of(b"", b"", said(worker=-1))),
     ],
     ids=repr,
 )

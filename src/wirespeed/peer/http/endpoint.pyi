@@ -3,6 +3,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Any, final
 
+from wirespeed._core.envelope import Message
 from wirespeed.peer.http.exchange import Streams
 from wirespeed.peer.http.http_session import HttpSession
 from wirespeed.peer.http.sessions import Sessions
@@ -39,6 +40,7 @@ class StreamableHttp(HttpTarget):
     def new_session(
         self, id: str, streams_name: str | None = None, epoch: int = 0
     ) -> HttpSession: ...
+    def elsewhere(self, m: Message, named: int | None = None) -> tuple[str, str | int | None]: ...
     def pass_on(
         self,
         exchange: Exchange,

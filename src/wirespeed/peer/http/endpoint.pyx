@@ -264,9 +264,14 @@ cdef class StreamableHttp(HttpTarget):
         size_t n, Message m,
     ) except -1:
         """Give a body to what serves it. ``m``: The message in it, where it was read."""
+        cdef PassedClient passed = ex.carrier.passed
+        cdef bint has_fields = passed is None or not passed.streams
         ex.client = client
         client.session.null_ids = False
-        ex.http_head = head
+        if has_fields:
+            ex.http_head = head
+        else:
+            ex.response = AUTO                 # a stream takes messages before the answer
         if client.shared:
             ex.is_lane = True
             client.principal = ex.principal
@@ -280,7 +285,7 @@ cdef class StreamableHttp(HttpTarget):
             client.session.receive_message_c(slab, p, n, ex)
         client.link.deliver_c()
         ex.http_head = None                    # its bytes may go
-        if client.shared and client.session.pauses_requests and ex.n_open:
+        if has_fields and client.shared and client.session.pauses_requests and ex.n_open:
             ex.http_head = copy_of(head)        # for when it is read
         if self.draining:                      # the gate took long
             client.drain()
@@ -448,23 +453,31 @@ cdef class StreamableHttp(HttpTarget):
     ) except -1:
         """Whether another process gets a request of 2026-07-28, which names it."""
         cdef PassedClient passed = ex.carrier.passed
-        if ex.stays or self.sessions is None or m.kind_c != REQUEST:
+        if ex.stays or m.kind_c != REQUEST:
             return False
-        place = self.service.place_of(m)
-        if place is None:
-            return False
-        name, _, worker = place.rpartition(".")
-        id = f"{name or self.sessions.name}.{worker}."         # as sessions there have
-        if self.directory is None:
-            host = self.sessions.owner(id)
-        else:
-            host = self.directory.host_of(id, named_by(ex))
-        if host is None or (passed is not None and not (passed.far and isinstance(host, int))):
+        id, host = self.elsewhere(m, named_by(ex))
+        if host is None or (
+            passed is not None and passed.worker >= 0
+            and not (passed.far and isinstance(host, int))
+        ):
             return False
         ex.stays = True
         body = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
         self.pass_on(ex, id, host, body, partial(self._stays, ex, body))
         return True
+
+    def elsewhere(self, Message m not None, named=None):
+        """Return which other process a request of 2026-07-28 names: the beginning of the ids of its
+        sessions, and ``host`` as of `pass_on`, or None where there is no such process. ``named``:
+        The worker that another host names, which passes the request on."""
+        place = None if self.sessions is None else self.service.place_of(m)
+        if place is None:
+            return "", None
+        name, _, worker = place.rpartition(".")
+        id = f"{name or self.sessions.name}.{worker}."
+        if self.directory is None:
+            return id, self.sessions.owner(id)
+        return id, self.directory.host_of(id, named)
 
     def pass_on(self, Exchange exchange not None, id, host, body, otherwise):
         """Pass a request on. ``host``: As of `SessionElsewhere`, and known."""

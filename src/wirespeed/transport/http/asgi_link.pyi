@@ -1,13 +1,21 @@
 from collections.abc import Mapping
 from typing import Any, final
 
+from wirespeed.transport.http.exchange import PassedClient
 from wirespeed.transport.http.site import HttpSite
 from wirespeed.transport.link import Link
 from wirespeed.transport.taskpool import TaskPool
 
 @final
 class AsgiLink(Link):
-    def __init__(self, site: HttpSite, pool: TaskPool, *, full: bool = False) -> None: ...
+    def __init__(
+        self,
+        site: HttpSite,
+        pool: TaskPool,
+        *,
+        full: bool = False,
+        client: PassedClient | None = None,
+    ) -> None: ...
     @property
     def gone(self) -> bool: ...
     @property
@@ -24,4 +32,5 @@ class AsgiLink(Link):
     async def room(self) -> None: ...
     def take(self) -> tuple[dict[str, Any] | None, bytes, bool]: ...
     def go_on(self) -> None: ...
+    def drain(self) -> None: ...
     async def changed(self) -> None: ...

@@ -5,6 +5,7 @@ cimport cython
 
 from wirespeed._core.framing.http.writer cimport HttpWriter
 from wirespeed.transport.http.connection cimport HttpConnection
+from wirespeed.transport.http.exchange cimport PassedClient
 from wirespeed.transport.http.site cimport HttpSite
 from wirespeed.transport.link cimport Link
 from wirespeed.transport.taskpool cimport TaskPool
@@ -49,6 +50,7 @@ cdef class AsgiLink(Link):
         site: What is served.
         pool: The task pool of the handlers.
         full: Refuse the request, because there are too many.
+        client: Who asks, where the gate has decided about that; None: the gate is asked.
     """
 
     cdef HttpConnection connection
@@ -66,8 +68,13 @@ cdef class AsgiLink(Link):
     cdef bytes known_fields            # of the last response, and the same as pairs
     cdef list known_pairs
 
-    def __init__(self, HttpSite site not None, TaskPool pool not None, *, bint full=False):
+    def __init__(
+        self, HttpSite site not None, TaskPool pool not None, *, bint full=False,
+        PassedClient client=None,
+    ):
         self.connection = HttpConnection(site, "", full=full)
+        if client is not None:
+            self.connection.serve_c(client)
         self.writer = self.connection.output
         self.writer.apart = True
         self.pool = pool
@@ -118,7 +125,8 @@ cdef class AsgiLink(Link):
         cdef Py_ssize_t length = len(body)
         cdef bytes declared = None, head
         cdef bint chunked = False, differ = False
-        self.connection.address = place_of(scope.get("client"))
+        if self.connection.passed is None:
+            self.connection.address = place_of(scope.get("client"))
         for name, value in scope["headers"]:
             if name == b"content-length":
                 differ |= declared is not None and declared != value
@@ -288,6 +296,10 @@ cdef class AsgiLink(Link):
             self.sent = False
             self.check_drained_c()
             self.run_c()
+
+    def drain(self):
+        """The server shuts down: let the request be answered in its grace time."""
+        self.connection.drain()
 
     async def changed(self):
         """Wait for output, or for the end."""

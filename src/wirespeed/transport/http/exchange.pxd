@@ -12,14 +12,18 @@ from wirespeed.transport.link cimport Endpoint
 cdef object headers_c(HttpHead head)
 
 
-# What another process says of the client whose request it passes on.
+# Who a client is whose request the gate has let in already: what another process says that passes
+# the request on, or where the client has a stream at this one.
 cdef class PassedClient:
     cdef readonly str address
-    cdef readonly object user          # without `data`: OF_SESSION stands for it
+    cdef readonly object user          # of another process without `data`: OF_SESSION stands for it
     cdef readonly bytes principal
     cdef readonly double expires
-    cdef readonly int worker           # that has the session, as far as that process knows
+    # That has the session, as far as that process knows; -1: the client is at this process.
+    cdef readonly int worker
     cdef readonly bint far             # it is of another host
+    # It sends messages on a stream: the header fields of the request say nothing.
+    cdef readonly bint streams
 
 
 # A connection that carries exchanges, one at a time.
@@ -75,6 +79,7 @@ cdef class Exchange(ReplyRoute):
 
 # What answers the requests at a path.
 cdef class HttpTarget:
+    cdef public object site            # that serves it last (`HttpSite`); or None
     cdef public object authority       # decides who may come in (`gate.Authority`); or None
     cdef public bint for_pages         # every web page may read it
     cdef public HttpTarget websocket   # answers those that ask for a WebSocket; or None

@@ -1,5 +1,5 @@
 from collections.abc import Awaitable, Callable, Iterable
-from typing import final
+from typing import Any, final
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -22,6 +22,7 @@ class PassedClient:
         expires: float,
         worker: int,
         far: bool,
+        streams: bool,
     ) -> None: ...
     @property
     def address(self) -> str: ...
@@ -35,6 +36,8 @@ class PassedClient:
     def worker(self) -> int: ...
     @property
     def far(self) -> bool: ...
+    @property
+    def streams(self) -> bool: ...
 
 def headers_of(raw: bytes) -> Headers: ...
 
@@ -97,6 +100,7 @@ class Exchange(ReplyRoute):
 
 @disjoint_base
 class HttpTarget:
+    site: Any
     authority: Authority | None
     for_pages: bool
     auth_headers: tuple[str, ...]

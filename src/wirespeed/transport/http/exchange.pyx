@@ -43,10 +43,11 @@ def headers_of(bytes raw not None):
 
 @cython.final
 cdef class PassedClient:
-    """A client of another process."""
+    """A client of another process, or one on a stream."""
 
     def __init__(
-        self, str address not None, user, bytes principal, double expires, int worker, bint far
+        self, str address not None, user, bytes principal, double expires, int worker, bint far,
+        bint streams,
     ):
         self.address = address
         self.user = user
@@ -54,6 +55,7 @@ cdef class PassedClient:
         self.expires = expires
         self.worker = worker
         self.far = far
+        self.streams = streams
 
 
 cdef class Carrier(Endpoint):

@@ -9,6 +9,8 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy
 
+from typing import Annotated
+
 import msgspec
 
 from wirespeed._core.framing.http.framer cimport HttpFramer
@@ -39,9 +41,11 @@ cdef enum:
     OWN = 0x10000         # bytes of a request besides its head and its body
     MAX_PROOF = 64        # bytes
 
-# address, user, scopes, principal, expires, worker, whether it is of another host
+Worker = Annotated[int, msgspec.Meta(ge=0)]    # below 0: the client would be at this process
+# address, user, scopes, principal, expires, worker, whether it is of another host, whether it sent
+# the request on a stream
 cdef object decode = msgspec.msgpack.Decoder(
-    tuple[str, str | None, tuple[str, ...], bytes | None, float | None, int, bool]
+    tuple[str, str | None, tuple[str, ...], bytes | None, float | None, Worker, bool, bool]
 ).decode
 
 
@@ -151,10 +155,10 @@ cdef class AnsweringEnd(PassingEnd):
         cdef bytes text = PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
         cdef PassedClient client = self.clients.get(text)
         if client is None:
-            address, user, scopes, principal, expires, worker, far = decode(text)
+            address, user, scopes, principal, expires, worker, far, streams = decode(text)
             client = PassedClient(
                 address, None if user is None else User(user, scopes, OF_SESSION), principal,
-                INFINITY if expires is None else expires, worker, far,
+                INFINITY if expires is None else expires, worker, far, streams,
             )
             if len(self.clients) >= MAX_CLIENTS:
                 self.clients.clear()

@@ -23,7 +23,7 @@ from wirespeed._core.outbox cimport Outbox
 from wirespeed._core.slab cimport Slab
 from wirespeed._core.span cimport Span
 from wirespeed._core.wire cimport Wire
-from wirespeed.transport.http.exchange cimport Carrier, Exchange
+from wirespeed.transport.http.exchange cimport Carrier, Exchange, PassedClient
 from wirespeed.transport.link cimport Endpoint
 
 from wirespeed.transport.options import NotPassed
@@ -221,6 +221,7 @@ cdef class AskingEnd(PassingEnd):
         cdef PassedRequest request
         cdef Outbox out = self.passing.outbox
         cdef HttpHead parsed = exchange.read_head_c()
+        cdef PassedClient passed = exchange.carrier.passed
         cdef bytes said, head = exchange.head
         cdef bint idle = not self.open
         cdef uint8_t *p
@@ -237,6 +238,7 @@ cdef class AskingEnd(PassingEnd):
             exchange.address, None if user is None else str(user),
             () if user is None else user.scopes, exchange.principal,
             None if exchange.expires == INFINITY else exchange.expires, worker, self.far,
+            passed is not None and passed.streams,
         ))
         request = PassedRequest.__new__(PassedRequest)
         request.end = self

@@ -75,6 +75,7 @@ cdef class HttpSite:
     cdef bytes date                    # the Date field with its line end
     cdef double date_until, now        # in Unix seconds; `date_c` reads the clock
 
+    cdef int serve_c(self, object targets) except -1
     cdef object admit_c(self, object admission)
     cdef int withdraw_c(self, object task) except -1
     # What the gate decided about an earlier request of any connection; None: it must be asked.

@@ -86,7 +86,7 @@ cdef class HttpSite:
     """
 
     def __init__(self, targets, *, options, limits, gate, budget, loop):
-        self.targets = {path.encode("latin-1"): target for path, target in targets.items()}
+        self.serve_c(targets)
         self.options = options
         self.max_requests = options.max_requests or 0
         self.limits = limits
@@ -107,11 +107,18 @@ cdef class HttpSite:
 
             self.log = AccessLog(options.access_log, options.access_log_sample)
 
+    cdef int serve_c(self, object targets) except -1:
+        cdef HttpTarget target
+        self.targets = {path.encode("latin-1"): target for path, target in targets.items()}
+        for target in self.targets.values():
+            target.site = self
+        return 0
+
     def replace(self, targets, limits):
         """Serve other targets from now on. What was served and is not any more takes no requests,
         and ends what no request waits for. Returns these targets, which are due to `forget`."""
         cdef set gone = set(self.targets.values()).difference(targets.values())
-        self.targets = {path.encode("latin-1"): target for path, target in targets.items()}
+        self.serve_c(targets)
         self.limits = limits
         self.admitted.clear()
         self.replaced |= gone
