@@ -17,7 +17,6 @@ store drops a task `KEEP` after its time, and all other keys with the last task.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import math
 import os
@@ -423,8 +422,12 @@ class RedisTaskStore(TaskStore):
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._dead_after / BEATS)
-            with contextlib.suppress(ProtocolError):  # the cluster logs it
+            try:
                 await self._fail_abandoned(self._runner)
+            except ProtocolError:
+                pass  # the cluster logs it
+            except Exception as exc:  # the next answer may be readable
+                self.cluster.log_refused("what is said of runners", str(exc))
 
     async def _fail_abandoned(self, runner: str) -> None:
         """Give a sign of life, and fail the unfinished tasks of dead runners."""

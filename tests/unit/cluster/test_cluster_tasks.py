@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from lab.store import MakeServer, StoreServer
+from lab.raw import FOREVER
+from lab.store import LISTS_FOR_SCRIPTS, MakeServer, StoreServer, free_port
 from lab.task import ANNE, BOB, SECRET, Workshop, a_task, make_store
 from lab.wording import raises
 
@@ -302,3 +303,21 @@ async def test_a_store_that_is_away_at_first(new_store_server: MakeServer) -> No
         task: Task = a_task()
         await store.create(task)
         assert await store.get(task.id) == task
+
+
+async def test_a_store_whose_answers_cannot_be_read(
+    new_store_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process gives signs of life again, once it gets an answer."""
+    port = free_port()
+    right = new_store_server(port=port)
+    store = a_store(right, dead_after=0.5)
+    async with opened(store), asyncio.timeout(FOREVER):
+        right.kill()
+        wrong = new_store_server(*LISTS_FOR_SCRIPTS, port=port)
+        while "what is said of runners in the store" not in caplog.text:
+            await asyncio.sleep(0.05)
+        wrong.kill()
+        again = new_store_server(port=port)
+        while not again.ask("KEYS", "*runners"):
+            await asyncio.sleep(0.05)
