@@ -222,7 +222,7 @@ async def deployed(
         await deployment.end()
 
 
-async def join(store: StoreServer, hosts: Deployment, url: str, name: str = "x") -> Visitor:
+async def join(store: StoreServer, hosts: Ways, url: str, name: str = "x") -> Visitor:
     """Let the hosts know of another one. Returns a client that has a session there."""
     (key,) = store.ask("KEYS", "*{sessions1:*hosts")
     life = round(time.time() * 1000) + 60_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import itertools
 import json
 import signal
@@ -12,10 +13,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from lab.hosts import join
 from lab.http import MODERN
+from lab.member import ANSWER, CUT, END, PART, REQUEST, End, answer_of, answering
 from lab.process import free_port
-from lab.proxy_hosts import ProxyHosts, proxies, tea, two_of
+from lab.proxy_hosts import SECRET, ProxyHosts, proxies, tea, two_of
 from lab.raw import FOREVER, META
 from lab.store import StoreServer
 from websockets.asyncio.client import ClientConnection, connect
@@ -365,7 +369,8 @@ async def test_a_subscription_to_tasks(tmp_path: Path, store_server: StoreServer
 
 
 async def test_a_client_that_reads_late(tmp_path: Path, store_server: StoreServer) -> None:
-    """It misses nothing, and another request of the host goes on meanwhile."""
+    """It gets the answer, and of the progress what there was room for. The request of another
+    client goes on meanwhile."""
     names, options = two_of("hosts", store_server)
     async with (
         proxies(tmp_path, *names, servers=shop(tmp_path), **options) as hosts,
@@ -373,12 +378,13 @@ async def test_a_client_that_reads_late(tmp_path: Path, store_server: StoreServe
         connected(hosts, "b") as two,
         connected(hosts, "b") as other,
     ):
-        id = await two.send("tools/call", await one.asked("confirm", steps=2_000))
+        id = await two.send("tools/call", await one.asked("confirm", steps=5_000))
         await two.next()
         again = await one.asked("confirm", steps=1)
         assert "result" in await other.ask("tools/call", **again)
         assert "result" in await two.answer(id)
-        assert [told["params"]["progress"] for told in two.told] == list(range(1, 2_000))
+        steps = [told["params"]["progress"] for told in two.told]
+        assert steps == sorted(set(steps)) and len(steps) > 100
 
 
 TOKENS = {name: name * 12 for name in ("anne", "rob")}
@@ -396,3 +402,75 @@ async def test_who_a_client_is_is_passed_on(tmp_path: Path, store_server: StoreS
         task = (await one.ask("tools/call", name="brew", arguments={}))["result"]["taskId"]
         assert (await other.ask("tasks/get", taskId=task))["error"]["code"] == -32602
         assert (await two.ask("tasks/get", taskId=task))["result"]["taskId"] == task
+
+
+# -- what another host says, which a test plays ----------------------------------------------------
+
+KEY = hmac.digest(SECRET.encode(), b"wirespeed session hosts 1\0proxy", "sha256")
+EVENTS = b"Content-Type: text/event-stream\r\n"
+
+
+def message(id: str, **more: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, **more}).encode()
+
+
+async def test_answers_of_a_host(tmp_path: Path, store_server: StoreServer) -> None:
+    """The client gets what is said, as it is. For what is no answer, and for what breaks off, it
+    gets an error that tells it so."""
+    error = {"code": 7, "message": "no", "data": [1.0], "more": None}
+    told = {"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": 1.0}}
+
+    async def serve(end: End) -> None:
+        while True:
+            kind, number, data = await end.frame()
+            if kind != REQUEST:
+                continue
+            request = json.loads(data.partition(b"\r\n\r\n")[2])
+            id, way = request["id"], request["params"]["taskId"].removeprefix("x.0~")
+            assert msgspec.msgpack.decode(data[4:].partition(b"POST")[0])[5:] == [0, True, True]
+            if way == "error":
+                end.send(ANSWER, number, answer_of(200, -1, EVENTS))
+                end.send(PART, number, b"data: %b\n\n: still\n\n" % json.dumps(told).encode())
+                text = b"data: %b\n\n" % message(id, error=error)
+                end.send(PART, number, text[:9])
+                end.send(PART, number, text[9:])
+                end.send(END, number)
+            elif way == "other":
+                body = message("other", result={})
+                end.send(ANSWER, number, answer_of(200, len(body)))
+                end.send(PART, number, body)
+                end.send(END, number)
+            elif way == "broken":
+                end.send(ANSWER, number, answer_of(200, -1, EVENTS))
+                end.send(PART, number, b"data: {")
+                end.send(CUT, number)
+            elif way == "short":
+                end.send(ANSWER, number, answer_of(200, 9))
+                end.send(PART, number, b"{}")
+                end.send(END, number)
+            elif way == "cut":
+                end.send(CUT, number)
+            else:
+                end.send(ANSWER, number, answer_of(int(way), 0))
+                end.send(END, number)
+
+    _, options = two_of("hosts", store_server)
+    async with (
+        proxies(tmp_path, "b", servers=shop(tmp_path), **options) as hosts,
+        answering(serve, key=KEY) as url,
+    ):
+        await join(store_server, hosts, url)
+        async with connected(hosts, "b") as one:
+
+            async def ask(way: str) -> Any:
+                return (await one.ask("tasks/get", taskId=f"x.0~{way}"))["error"]
+
+            assert await ask("error") == error
+            assert one.told == [told]
+            for way in ("other", "broken", "short", "cut"):
+                assert (await ask(way))["code"] == -31006, way
+            assert (await ask("503"))["code"] == -31000
+            assert (await ask("404"))["code"] == -32603
+            found = await ask("421")  # it does not have it, so a process here is asked
+            assert found["code"] == -32602 and "worker 0 of the host x" in found["message"]
+            assert "result" in await one.ask("tools/list")
