@@ -234,6 +234,10 @@ class OwnRecords:
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._saved
 
+    def begin(self) -> None:
+        """Records are written from now on, on the loop that runs."""
+        self._is_due = asyncio.Event()  # the earlier one waits on an earlier loop
+
     def adopted(self, session_id: str, record: SessionRecord) -> None:
         """This process has become the owner of a session."""
         self._saved[session_id] = record, -math.inf  # its record may end soon

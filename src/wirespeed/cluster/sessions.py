@@ -134,7 +134,9 @@ class SessionHosts:
             raise ValueError("the listeners of one host have one name: set HttpOptions.name")
         self._endpoints.add(endpoint)
         if self._task is None:
+            self._announced = asyncio.Event()
             self._presence.begin(name)
+            self.own.begin()
             self.cluster.hold(self)
             self._task = asyncio.get_running_loop().create_task(self._renew_always())
 

@@ -155,3 +155,22 @@ async def test_a_store_whose_answers_cannot_be_read(
         opening = await client.another().post(raw.initialize(0, "2025-11-25"))
         assert opening.status == 503
     assert "this host is not known to the others: " in caplog.text
+
+
+def test_it_goes_from_one_loop_to_the_next(store_server: StoreServer) -> None:
+    """A host renews its entry there, too."""
+    hosts = SessionHosts(store_server.cluster(), "lab", "http://127.0.0.1:1", secret=b"s" * 16)
+
+    async def known() -> None:
+        while not store_server.ask("KEYS", "*{sessions1:*hosts"):
+            await asyncio.sleep(0.05)
+
+    async def serve() -> None:
+        async with served(Lab(), directory=hosts, name="a") as client:
+            await client.open()
+            for _ in range(2):
+                store_server.ask("FLUSHALL")
+                await known()
+
+    for _ in range(2):
+        asyncio.run(serve())
