@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from lab.http import message
 from lab.principals import TOKENS
 from lab.proxy_hosts import ProxyHosts, elsewhere, proxies
 from lab.store import MakeServer, StoreServer
-from lab.web import Exchange, legacy
+from lab.web import Exchange, HttpPeer, legacy
 
 pytestmark = pytest.mark.own_environment
 
@@ -220,6 +220,50 @@ async def test_the_store_is_away(tmp_path: Path, new_store_server: MakeServer) -
             await knows_nothing(other, "a", task)
 
 
+def scripted(
+    call: Callable[[Exchange, Any], Awaitable[None]],
+    get: Callable[[Exchange, Any], Awaitable[None]],
+) -> Any:
+    """A server that makes tasks as a test says."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "tasks": {}}}
+    hello["serverInfo"] = {"name": "mill", "version": "1"}
+    return legacy(**{"initialize": hello, "tools/call": call, "tasks/get": get})
+
+
+def at(peer: HttpPeer) -> dict[str, Any]:
+    return {"mill": {"url": peer.url, "era": "legacy", "proxy": {"isolation": "shared"}}}
+
+
+async def test_a_task_that_the_store_was_not_told_of(
+    tmp_path: Path, new_store_server: MakeServer
+) -> None:
+    """All hosts know its maker when this has asked where the task was made."""
+    store = new_store_server()
+
+    async def call(exchange: Exchange, _: Any) -> None:
+        exchange.result({"task": {"taskId": "1", "status": "working", "ttl": None}})
+
+    async def get(exchange: Exchange, _: Any) -> None:
+        exchange.result({"taskId": "1", "status": "working"})
+
+    async with (
+        scripted(call, get) as peer,
+        proxies(tmp_path, "a", "b", servers=at(peer), store=store, principals=PRINCIPALS) as hosts,
+    ):
+        anne = {host: await session(hosts, host, "anne") for host in "ab"}
+        bob = {host: await session(hosts, host, "bob") for host in "ab"}
+        store.ask("ACL", "SETUSER", "default", "-eval", "-evalsha")
+        assert await made(anne["a"], "a") == "1"
+        store.ask("ACL", "SETUSER", "default", "+eval", "+evalsha")
+        assert await asked(anne["b"], "b", "tasks/get", taskId="1") == UNKNOWN
+        for host in "ab":
+            assert (await asked(anne[host], host, "tasks/get", taskId="1"))["taskId"] == "1"
+            assert await asked(bob[host], host, "tasks/get", taskId="1") == UNKNOWN
+        assert await made(bob["b"], "b") == "1"
+        for host in "ab":
+            assert await asked(anne[host], host, "tasks/get", taskId="1") == UNKNOWN
+
+
 async def test_a_life_of_a_task_that_is_none(tmp_path: Path, store_server: StoreServer) -> None:
     """The task is its maker's, whatever the server says of its life."""
     lives = [10**400, -1, True, "long"]
@@ -233,12 +277,11 @@ async def test_a_life_of_a_task_that_is_none(tmp_path: Path, store_server: Store
     async def get(exchange: Exchange, message: Any) -> None:
         exchange.result(task(message["params"]["taskId"]))
 
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "tasks": {}}}
-    hello["serverInfo"] = {"name": "mill", "version": "1"}
-    async with legacy(**{"initialize": hello, "tools/call": call, "tasks/get": get}) as peer:
-        mill = {"url": peer.url, "era": "legacy", "proxy": {"isolation": "shared"}}
-        async with proxies(tmp_path, "a", servers={"mill": mill}, store=store_server) as hosts:
-            one = await session(hosts, "a")
-            for id in map(str, range(len(lives))):
-                assert await made(one, "a", id=id) == id
-                assert await asked(one, "a", "tasks/get", taskId=id) == task(id)
+    async with (
+        scripted(call, get) as peer,
+        proxies(tmp_path, "a", servers=at(peer), store=store_server) as hosts,
+    ):
+        one = await session(hosts, "a")
+        for id in map(str, range(len(lives))):
+            assert await made(one, "a", id=id) == id
+            assert await asked(one, "a", "tasks/get", taskId=id) == task(id)

@@ -6,7 +6,8 @@ task is unknown (2025-11-25 basic/utilities/tasks, "Task Isolation and Access Co
 
 Where several hosts use one server, the store knows it, too, for principals and for sessions that
 may move to another host. The store decides: the server may have given an id again, to somebody
-else. While the store is away, and for a task that it was not told of, this process decides.
+else. While the store is away, and where it does not know a task, this process decides. It tells the
+store later of a task that was made while the store was away.
 """
 
 from __future__ import annotations
@@ -64,15 +65,24 @@ _milliseconds = msgspec.json.Decoder(float | None).decode
 
 
 class _OwnedTask:
-    """A task that was made. ``downstream``: The client that gets its questions and changes; None
-    when that has left."""
+    """A task that was made.
 
-    __slots__ = ("downstream", "owner", "tool")
+    Attributes:
+        downstream: The client that gets its questions and changes; None when that has left.
+        owner: Its maker: a principal, or the client.
+        tool: The tool that was called.
+        untold: Whether the store is to be told of it.
+    """
 
-    def __init__(self, downstream: Downstream, owner: bytes | Downstream, tool: str) -> None:
+    __slots__ = ("downstream", "owner", "tool", "untold")
+
+    def __init__(
+        self, downstream: Downstream, owner: bytes | Downstream, tool: str, untold: bool
+    ) -> None:
         self.downstream: Downstream | None = downstream
         self.owner = owner
         self.tool = tool
+        self.untold = untold
 
 
 class TaskMakers:
@@ -133,16 +143,21 @@ class TaskMakers:
             and made.owner == _owner(downstream)
             and (made.downstream is None or message.method == "tasks/result")
         ):
-            self._note(downstream, made.owner, made.tool, task_id)
+            self._note(downstream, made.owner, made.tool, task_id, untold=made.untold)
 
     async def _learn(self, downstream: Downstream, owner: bytes, task_ids: Sequence[str]) -> None:
         """Learn whose tasks are, as the store knows. Questions of those that another process has
         made for this client reach the client here from now on. ProtocolError: the store is away."""
         assert self._shared is not None
         known = await self._shared.tools(owner, task_ids)
+        mine = _owner(downstream)
+        for task_id in task_ids:
+            made = self._made.get(_key(task_id))
+            if task_id not in known and made is not None and made.untold and made.owner == mine:
+                await self._shared.note(task_id, owner, made.tool, None)
+                made.untold = False
         if downstream.link is None:
             return  # it has left meanwhile
-        mine = _owner(downstream)
         for task_id, tool in known.items():
             made = self._made.get(_key(task_id))
             is_mine = made is not None and made.owner == mine
@@ -212,20 +227,21 @@ class TaskMakers:
         except msgspec.DecodeError:  # it became none
             return answer
         owner, shared = owners
-        self._note(downstream, owner, tool, task.taskId)
+        made = self._note(downstream, owner, tool, task.taskId, untold=shared is not None)
         if shared is None:
             return answer
-        telling = self._tell(shared, tool, task.taskId, _life(task), bytes(answer.result))
+        telling = self._tell(made, shared, task.taskId, _life(task), bytes(answer.result))
         self._answer_later(downstream, message, telling)
         return None
 
     async def _tell(
-        self, owner: bytes, tool: str, task_id: str, life: float | None, result: bytes
+        self, made: _OwnedTask, owner: bytes, task_id: str, life: float | None, result: bytes
     ) -> bytes:
         """Tell other hosts of a task."""
         assert self._shared is not None
-        with contextlib.suppress(ProtocolError):  # this process alone knows the task
-            await self._shared.note(task_id, owner, tool, life)
+        with contextlib.suppress(ProtocolError):  # they hear of it when the client asks about it
+            await self._shared.note(task_id, owner, made.tool, life)
+            made.untold = False
         return result
 
     def _answer_later(
@@ -240,20 +256,27 @@ class TaskMakers:
         DeferredRequest(downstream, message, answer(), self._answers)
 
     def _note(
-        self, downstream: Downstream, owner: bytes | Downstream, tool: str, task_id: str
-    ) -> None:
+        self,
+        downstream: Downstream,
+        owner: bytes | Downstream,
+        tool: str,
+        task_id: str,
+        *,
+        untold: bool = False,
+    ) -> _OwnedTask:
         key = _key(task_id)
         if key in self._made:  # the server has begun to count anew
             self._forget(key)
-        self._made[key] = _OwnedTask(downstream, owner, tool)
+        made = self._made[key] = _OwnedTask(downstream, owner, tool, untold)
         owned = self._of_owner.setdefault(owner, {})
         owned[key] = None
         self._of_downstream.setdefault(downstream, set()).add(key)
         if len(self._made) > MAX_TASKS:
             owned = max(self._of_owner.values(), key=len)
         elif len(owned) <= MAX_OF_OWNER:
-            return
+            return made
         self._forget(next(iter(owned)))
+        return made
 
     def _forget(self, key: str | bytes) -> None:
         made = self._made.pop(key)
