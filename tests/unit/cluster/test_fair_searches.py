@@ -15,7 +15,7 @@ from lab.store import StoreServer, free_port
 
 from wirespeed import HttpOptions, HttpRequest, User
 from wirespeed.cluster import SessionHosts
-from wirespeed.peer.http.adoption import AT_ONCE, SearchTurns
+from wirespeed.peer.http.adoption import AT_ONCE, MAX_HELD, SearchTurns
 
 pytestmark = pytest.mark.compiled
 
@@ -69,13 +69,13 @@ class SlowHost:
             yield
         self.ways.close()
 
-    async def send(self, name: str, n: int) -> list[Peer]:
+    async def send(self, name: str, n: int, size: int = 1) -> list[Peer]:
         """Send requests of a client, each of another session that nobody has. The host has them."""
         one, sent = Visitor(self.ways, name), []
         until = self._n_requests + n
         for number in range(n):
             one.fields["mcp_session_id"] = f"b.0.{number:032}"
-            sent.append(await one.send("a", body=call("echo", {"text": "x"})))
+            sent.append(await one.send("a", body=call("echo", {"text": size * "x"})))
         while self._n_requests < until:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # they wait
@@ -99,6 +99,23 @@ async def test_a_client_with_many_searches(store_server: StoreServer) -> None:
             host.directory.answers.release()
         for peer in (bob, *more, *many):
             assert (await peer.response()).status == 404
+
+
+async def test_a_client_with_long_requests(store_server: StoreServer) -> None:
+    """What waits of them is bounded, and takes the room of nobody else. One always has room."""
+    host = SlowHost(store_server)
+    async with host.serving():
+        waiting = []
+        for client in ("anne", "bob"):
+            waiting += await host.send(client, 1, MAX_HELD)
+            (refused,) = await host.send(client, 1, MAX_HELD)
+            assert (await refused.response()).status == 503
+        for _ in range(3):
+            host.directory.answers.release()
+        for peer in waiting:
+            assert (await peer.response()).status == 404
+        (again,) = await host.send("anne", 1, MAX_HELD)
+        assert (await again.response()).status == 404
 
 
 async def test_a_client_that_leaves_does_not_wait(store_server: StoreServer) -> None:

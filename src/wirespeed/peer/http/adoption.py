@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirespeed.server")
 
 MAX_TRIES = 4  # to pass one request on
-MAX_HELD = 16 * 1024 * 1024  # bytes of the requests of one client that are held
+MAX_HELD = 16 * 1024 * 1024  # bytes of the requests of one client that wait for their sessions
 AT_ONCE = 256  # sessions that are looked for
 MESSAGE_TIMEOUT = 10.0  # seconds for a message to a session that is made again
 
@@ -197,22 +197,28 @@ class Adoption:
         self.sessions.add(session, exchange.principal)
         return True
 
-    async def hold(self, exchange: Exchange, host: str, n: int, until: float) -> bool:
-        """Hold a request with a body of n bytes until it is decided whether a host is gone. Return
-        False: it is not decided, or too much of its client is held."""
-        client = _client_of(exchange)
-        if self.endpoint.draining or (n and self._held[client] + n > MAX_HELD):
+    def keeps(self, client: bytes | str, n: int) -> bool:
+        """Keep a body of n bytes, until `let_go`. Return False: too much of its client is kept."""
+        if n and self._held[client] and self._held[client] + n > MAX_HELD:
             return False
         self._held[client] += n
+        return True
+
+    def let_go(self, client: bytes | str, n: int) -> None:
+        """End a `keeps`."""
+        self._held[client] -= n
+        if not self._held[client]:
+            del self._held[client]
+
+    async def hold(self, host: str, until: float) -> bool:
+        """Wait until it is decided whether a host is gone. Return False: it is not decided."""
+        if self.endpoint.draining:
+            return False
         try:
             async with asyncio.timeout_at(until):
                 return await self.directory.decided(host)
         except (ProtocolError, TimeoutError):
             return False
-        finally:
-            self._held[client] -= n
-            if not self._held[client]:
-                del self._held[client]
 
 
 class _Search:
@@ -263,6 +269,11 @@ class _Search:
         self.exchange.on_gone = self.exchange.on_drain = None
 
     async def _answer(self, work: Callable[[], Awaitable[None]]) -> None:
+        client, n = _client_of(self.exchange), len(self._body)
+        if not self._adoption.keeps(client, n):
+            self._leave()
+            refuse(self.exchange, *BUSY)
+            return
         try:
             await work()
         except Exception as exc:
@@ -270,6 +281,8 @@ class _Search:
             self._leave()
             if not self.exchange.status:
                 refuse(self.exchange, *BUSY)
+        finally:
+            self._adoption.let_go(client, n)
 
     async def _renew_first(self) -> None:
         is_known = await self._adoption.directory.renewed()
@@ -284,7 +297,7 @@ class _Search:
         adoption, exchange = self._adoption, self.exchange
         found: bool | str | None = ""
         while isinstance(found, str):
-            if found and not await adoption.hold(exchange, found, len(self._body), self._until):
+            if found and not await adoption.hold(found, self._until):
                 found = None
             else:
                 found = await adoption.found(self)
