@@ -212,3 +212,16 @@ async def test_a_lease_that_is_over_while_a_session_is_made_again(
         assert (await anne.call("b", "echo", text="x")).status == 200
         assert b.has(id)
     ways.close()
+
+
+async def test_a_host_that_ends_while_a_session_is_made_again(store_server: StoreServer) -> None:
+    """Another host adopts the session then."""
+    ways, lab = Ways({}), SlowLab()
+    anne, _ = await left_behind(ways, store_server)
+    async with living(ways, "c", store_server.cluster()):
+        async with living(ways, "b", store_server.cluster(), lab):
+            call = asyncio.create_task(anne.call("b", "echo", text="x"))
+            await lab.begun.wait()
+        assert (await call).status == 503
+        assert await anne.answer("c", "echo", text="x") == "x"
+    ways.close()

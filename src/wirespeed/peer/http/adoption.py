@@ -98,6 +98,7 @@ class Adoption:
         self.directory = directory
         # by id and principal
         self._finding: dict[tuple[str, bytes | None], asyncio.Task[bool | str | None]] = {}
+        self._adopting: set[HttpSession] = set()
         self._turns = SearchTurns(AT_ONCE)
         self._held: Counter[bytes | str] = Counter()  # bytes, by client
 
@@ -138,7 +139,7 @@ class Adoption:
             if key in self._finding:  # another request of the session had an earlier turn
                 self._turns.give()
             else:
-                known = self._finding[key] = self.endpoint.loop.create_task(self._find(search))
+                known = self._finding[key] = self.endpoint.streams.run(self._find(search))
                 known.add_done_callback(lambda _: self._finding.pop(key, None))
         return await asyncio.shield(self._finding[key])
 
@@ -151,24 +152,32 @@ class Adoption:
                 self._turns.give()
             if isinstance(found, bool | str):
                 return found
+            session = self.endpoint.new_session(search.id, found.state.streams, found.epoch)
+            self._adopting.add(session)
             try:
-                return await self._adopt(search.exchange, search.id, found)
+                return await self._adopt(session, search.exchange, found.state)
             except BaseException:
+                session.connection.abort()
                 self.directory.own.ended(search.id, for_good=False)
                 raise
+            finally:
+                self._adopting.discard(session)
         except (ProtocolError, SessionLimit):
             return None
         except Exception as exc:
             logger.error("internal error while a session is looked for", exc_info=exc)
             return None
 
-    async def _adopt(self, exchange: Exchange, id: str, record: Any) -> bool | None:
-        """Make a session again from its record. Return whether that succeeded; None: it may later,
+    def close(self) -> None:
+        """Adopt no session any more: another host adopts those that this one was adopting."""
+        for session in self._adopting:
+            session.connection.abort()
+
+    async def _adopt(self, session: HttpSession, exchange: Exchange, state: Any) -> bool | None:
+        """Make a session again from its state. Return whether that succeeded; None: it may later,
         here or at another host."""
         failure = None
-        state = record.state
-        session = self.endpoint.new_session(id, state.streams, record.epoch)
-        client = session.connection
+        id, client = session.id, session.connection
         client.principal = exchange.principal
         client.peer = Peer(exchange.address, exchange.user)
         for message in state.messages:
@@ -178,11 +187,12 @@ class Adoption:
             reply = MemoryReply(on_done=partial(_set, answered))
             client.session.receive_message(message, reply)
             client.link.deliver()
-            await asyncio.wait([answered], timeout=MESSAGE_TIMEOUT)
+            ends = (answered, client.closed)
+            await asyncio.wait(ends, timeout=MESSAGE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
             if client.revision is None:
                 failure = reply.data
                 break
-        if client.revision is None or client.link is None:
+        if client.revision is None or client.link is None or self.endpoint.draining:
             client.abort()
             later = failure is None or _is_unavailable(failure)
             self.directory.own.ended(id, for_good=not later)

@@ -584,6 +584,8 @@ cdef class StreamableHttp(HttpTarget):
         self.drain()
         if self.sessions is not None:
             self.sessions.close()
+        if self.adoption is not None:
+            self.adoption.close()
 
     async def aclose(self):
         """Wait for the event store, and leave the other hosts."""

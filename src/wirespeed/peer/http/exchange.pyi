@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from wirespeed._core.framing.base import FrameWriter
 from wirespeed.peer.connection import SessionConnection
@@ -10,6 +10,8 @@ from wirespeed.transport.http.exchange import Exchange
 from wirespeed.transport.http.options import EventStore, HttpOptions
 from wirespeed.transport.options import NotPassed
 from wirespeed.transport.rate_limited_log import RateLimitedLog
+
+_T = TypeVar("_T")
 
 LAST_WAIT: float
 
@@ -28,7 +30,7 @@ class Streams:
     def closed(self, exchange: Exchange) -> None: ...
     def end_at(self, exchange: Exchange, end: Callable[[], object]) -> None: ...
     async def events_of(self, name: str, n: int) -> Sequence[tuple[int, bytes]] | None: ...
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+    def run(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]: ...
     def stop(self) -> None: ...
     async def aclose(self) -> None: ...
 
