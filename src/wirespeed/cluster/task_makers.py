@@ -101,8 +101,8 @@ class RedisTaskMakers:
     async def note(self, task_id: str, owner: bytes, tool: str, life: float | None) -> None:
         """Keep who has made a task. Who made an earlier one with this id is forgotten.
 
-        ``life``: The seconds for which the task is known, `LONGEST` at most; None: so long. A task
-        of a tool with a name of more than `MAX_TOOL` bytes is not known. ProtocolError as of
+        ``life``: The seconds for which the task is known, `LONGEST` at most; None: `LONGEST`. A
+        task of a tool with a name of more than `MAX_TOOL` bytes is not known. ProtocolError as of
         `Cluster.run`.
         """
         name = _encoded(tool)

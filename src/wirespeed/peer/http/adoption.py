@@ -38,8 +38,9 @@ MESSAGE_TIMEOUT = 10.0  # seconds for a message to a session that is made again
 
 
 class SearchTurns:
-    """The turns to look for a session, n at a time. Clients that wait get them one after another,
-    each for the request of its that came first: a client that sends many waits for itself."""
+    """The turns to look for a session, n at a time. The clients that wait get them one after
+    another, and each turn is for the request of the client that came first. So requests of a client
+    that sends many wait for each other, and those of others do not."""
 
     def __init__(self, n: int) -> None:
         self._n_free = n

@@ -109,8 +109,8 @@ class TaskMakers:
 
     def may(self, downstream: Downstream, task_id: object) -> bool | asyncio.Future[bool]:
         """Whether a client may know of a task: its principal, or the client itself, has made the
-        task, by a tool that this principal may call. ProtocolError of the future: the store does
-        not say it."""
+        task, by a tool that this principal may call. The future raises ProtocolError where the
+        store is away and this process does not know the task."""
         if not isinstance(task_id, str):
             return False
         owner = self._shared_owner(downstream)
