@@ -11,11 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from wirespeed.cluster.clients import Script
 from wirespeed.cluster.store import Cluster, end_tasks
 from wirespeed.errors import ProtocolError
+
+_T = TypeVar("_T")
 
 LIFETIME = 10.0  # seconds for which a number or a claim counts
 RENEWAL = 3.0  # seconds between two renewals
@@ -105,7 +108,7 @@ class RedisPlaces:
         self._n = self._limit = self._part = 0
         self._is_claimed = False
         self._n_asked = 0  # commands that have no answer yet
-        self._giving: set[asyncio.Task[None]] = set()
+        self._work: set[asyncio.Task[Any]] = set()
         self._renewing: asyncio.Task[None] | None = None
 
     def take(self, limit: int, part: int) -> asyncio.Future[int]:
@@ -117,7 +120,13 @@ class RedisPlaces:
             self._process = secrets.token_hex(8)
             self._cluster.hold(self)
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
-        return asyncio.get_running_loop().create_task(self._take(limit, part))
+        return self._run(self._take(limit, part))
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
 
     async def _take(self, limit: int, part: int) -> int:
         try:
@@ -131,9 +140,7 @@ class RedisPlaces:
     def give_back(self) -> None:
         """Count one client less."""
         self._n -= 1
-        task = asyncio.get_running_loop().create_task(self._give_back())
-        self._giving.add(task)
-        task.add_done_callback(self._giving.discard)
+        self._run(self._give_back())
 
     async def _give_back(self) -> None:
         with contextlib.suppress(ProtocolError):  # the next renewal says how many there are
@@ -164,6 +171,6 @@ class RedisPlaces:
         renewing, self._renewing = self._renewing, None
         if renewing is not None:
             await end_tasks([renewing])
-        if self._giving:
-            await asyncio.wait(self._giving)
+        while self._work:  # a client that has left meanwhile gives back what it has taken
+            await asyncio.wait(self._work)
         await self._cluster.release(self)

@@ -175,6 +175,24 @@ async def test_while_the_store_is_away(new_store_server: MakeServer, is_local: b
             await asyncio.sleep(0.1)
 
 
+async def test_a_client_that_leaves_as_its_process_ends(new_store_server: MakeServer) -> None:
+    """What gives its place back is not left behind, nor is a connection to the store."""
+    store = new_store_server()
+    cluster = store.cluster()
+    places = RedisPlaces(cluster, "proxy", "tea", is_local=True)
+    store.freeze()
+    over = places.take(4, 2)
+    over.add_done_callback(lambda _: places.give_back())
+    await asyncio.sleep(0.01)
+    closing = asyncio.create_task(places.close())
+    await asyncio.sleep(0.01)
+    store.thaw()
+    await closing
+    assert await over == 0
+    await asyncio.sleep(0.01)
+    assert cluster.state == "idle"
+
+
 # -- processes -------------------------------------------------------------------------------------
 
 
