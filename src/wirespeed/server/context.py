@@ -44,6 +44,7 @@ logger = logging.getLogger("wirespeed.server")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 _SMALL = 4096  # bytes of params that are rather copied than kept pinned
+_AT_ONCE = 64  # messages about a request in one turn of the loop, where nothing makes it wait
 
 T = TypeVar("T")
 
@@ -65,6 +66,21 @@ class _Ready:
         yield
 
 
+class _Turn(_Ready):
+    """An awaitable that is done in the next turn of the loop, or when there is room then."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield
+        waiter = self._call.connection.wait_for_room(self._call.ref)
+        if waiter is not None:  # the client has come back for what it has missed
+            yield from waiter
+
+
 _READY = _Ready()
 
 
@@ -76,8 +92,8 @@ class Context:
             await ctx.progress(0, total=3)
 
     `progress` and `log` queue a message at once, and may be called in a worker thread. Await the
-    returned value to wait while the client is slow to read. After the end of the handler they do
-    nothing.
+    returned value to wait while the client is slow to read, and to give other requests a turn now
+    and then. After the end of the handler they do nothing.
 
     **Asking the client.** `elicit`, `elicit_url`, `sample` and `roots` ask the client's user, its
     model, or the client itself. In 2026-07-28 a server sends no requests: it answers the client's
@@ -100,6 +116,7 @@ class Context:
         "_asker",
         "_call",
         "_log_from",
+        "_n_said",
         "_params",
         "_peer",
         "_progress",
@@ -117,6 +134,7 @@ class Context:
         if self._token is not None and self._token[0] != 0x22 and not _is_integer(self._token):
             self._token = None  # neither string nor integer
         self._progress: float | None = None
+        self._n_said = 0
         self._asker: Asker | None = None
         if call.revision.modern:
             level = message.text("params._meta.io.modelcontextprotocol/logLevel")
@@ -664,7 +682,10 @@ class Context:
             return _READY
         send(*args)
         waiter: Future[None] | None = connection.wait_for_room(self._call.ref)
-        return _READY if waiter is None else waiter
+        if waiter is not None:
+            return waiter
+        self._n_said += 1  # a client that has left makes nothing wait
+        return _READY if self._n_said % _AT_ONCE else _Turn(self._call)
 
 
 def _is_integer(number: bytes) -> bool:

@@ -19,9 +19,9 @@ MANY = 400  # messages of 20 KB that no connection holds
 ONE = Limits(max_in_flight=1, max_waiting=1)
 
 
-async def flooded(client: HttpClient, version: str = "2025-11-25") -> Reply:
+async def flooded(client: HttpClient, version: str = "2025-11-25", n: int = MANY) -> Reply:
     """The response to a call that says more than a connection holds."""
-    params = {"name": "flood", "arguments": {"n": MANY}, "_meta": {"progressToken": 1}}
+    params = {"name": "flood", "arguments": {"n": n}, "_meta": {"progressToken": 1}}
     if version == "2026-07-28":
         return await client.modern("tools/call", params)
     return await client.post(raw.request(1, "tools/call", params))
@@ -54,6 +54,21 @@ async def test_a_handler_goes_on_when_its_client_leaves_without_having_read() ->
         await lab.stuck()
         reply.leave()
         await until_said(lab, MANY)
+
+
+async def test_a_handler_whose_client_has_left_gives_others_turns() -> None:
+    """Nothing makes it wait for a client any more. It is not the only one on the loop."""
+    lab = Lab(limits=SMALL)
+    async with served(lab, event_store=MemoryEventStore()) as client:
+        await client.open()
+        reply = await flooded(client, n=10 * MANY)
+        await lab.stuck()
+        reply.leave()
+        before = lab.n_said
+        while lab.n_said == before:
+            await asyncio.sleep(0)
+        assert lab.n_said < 10 * MANY
+        await until_said(lab, 10 * MANY)
 
 
 async def test_a_handler_goes_on_when_its_client_reads_the_stream_elsewhere() -> None:
