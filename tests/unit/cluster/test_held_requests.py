@@ -291,6 +291,8 @@ async def test_a_session_that_a_host_opens_when_it_wakes(
         if store_is_away:
             assert (opened.status, opened.headers["retry-after"]) == (503, "1")
         else:
+            while opened.status == 503:  # on a busy machine the store did not answer in time
+                opened = await (await hosts.connect("a")).initialize()
             one.fields["mcp_session_id"] = opened.headers["mcp-session-id"]
             assert await one.answer("b", "who") == "a"
 

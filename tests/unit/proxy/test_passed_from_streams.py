@@ -439,6 +439,7 @@ async def test_answers_of_a_host(tmp_path: Path, store_server: StoreServer) -> N
                 body = message("other", result={})
                 end.send(ANSWER, number, answer_of(200, len(body)))
                 end.send(PART, number, body)
+                await asyncio.sleep(0.05)  # the end comes by itself
                 end.send(END, number)
             elif way == "broken":
                 end.send(ANSWER, number, answer_of(200, -1, EVENTS))

@@ -90,7 +90,7 @@ cdef class AsgiLink(Link):
             self.wake_c()
 
     cpdef object flush(self):
-        if self.has_output_c():
+        if self.has_output_c() or self.over_c():   # an end may have no bytes
             self.wake_c()
 
     def half_close(self):
