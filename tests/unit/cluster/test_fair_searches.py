@@ -102,7 +102,7 @@ async def test_a_client_with_many_searches(store_server: StoreServer) -> None:
 
 
 async def test_a_client_with_long_requests(store_server: StoreServer) -> None:
-    """What waits of them is bounded, and takes the room of nobody else. One always has room."""
+    """Bodies that wait are bounded for each client. One body always has room."""
     host = SlowHost(store_server)
     async with host.serving():
         waiting = []

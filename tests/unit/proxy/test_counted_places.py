@@ -176,7 +176,7 @@ async def test_while_the_store_is_away(new_store_server: MakeServer, is_local: b
 
 
 async def test_a_client_that_leaves_as_its_process_ends(new_store_server: MakeServer) -> None:
-    """What gives its place back is not left behind, nor is a connection to the store."""
+    """Its place is given back before the process ends. The connection to the store is closed."""
     store = new_store_server()
     cluster = store.cluster()
     places = RedisPlaces(cluster, "proxy", "tea", is_local=True)

@@ -307,7 +307,7 @@ async def test_the_host_of_a_request_is_killed(tmp_path: Path, store_server: Sto
 async def test_the_host_of_the_client_shuts_down(
     tmp_path: Path, store_server: StoreServer, seconds: float
 ) -> None:
-    """What was passed on has the grace time."""
+    """A request that was passed on has the grace time."""
     names, options = two_of("hosts", store_server)
     options |= {"shutdownGrace": 2, "servers": shop(tmp_path)}
     done = tmp_path / "done"
@@ -415,8 +415,8 @@ def message(id: str, **more: Any) -> bytes:
 
 
 async def test_answers_of_a_host(tmp_path: Path, store_server: StoreServer) -> None:
-    """The client gets what is said, as it is. For what is no answer, and for what breaks off, it
-    gets an error that tells it so."""
+    """The client gets each message as the host sent it. If the host sends another message than the
+    answer, or breaks off, the client gets an error that says so."""
     error = {"code": 7, "message": "no", "data": [1.0], "more": None}
     told = {"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": 1.0}}
 

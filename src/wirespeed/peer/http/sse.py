@@ -131,7 +131,7 @@ class SseSession(SessionEntry):
 
 
 class _Served(Connecting, Graceful, Protocol):
-    """What an `SseEndpoint` serves."""
+    """The service behind an `SseEndpoint`."""
 
 
 class SseEndpoint(HttpTarget):

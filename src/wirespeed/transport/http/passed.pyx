@@ -218,8 +218,8 @@ cdef class AnsweringEnd(PassingEnd):
             self._wait(grace + PATIENCE, None)
 
     def _wait(self, seconds, before):
-        """Give up what is not answered, or not read, if nothing of it was sent for so many seconds.
-        ``before``: The bytes of each response that had been sent then."""
+        """Close the connection if no byte of any response was sent for so many seconds. ``before``:
+        The bytes of each response that had been sent then."""
         if self.link is not None:
             sent = {number: one.wire.bytes_out for number, one in self.open.items()}
             if sent == before:
